@@ -1,0 +1,1 @@
+"""Identifiable latent bandits."""

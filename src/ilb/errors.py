@@ -1,0 +1,49 @@
+"""What can go wrong, as one tree.
+
+    IlbError
+    ├── LogsError            the table of past cases, or a new row, does not fit what was promised
+    │   └── SchemaError      a new table does not have the columns or labels the model was fitted with
+    ├── FitError             the logs are readable, but no model can be learned from them
+    └── ModelFileError       a saved model is damaged, foreign, or from a newer version
+
+    IlbWarning
+    ├── LogsWarning              a row or column gets a stated treatment that you may want to know about
+    ├── IdentifiabilityWarning   a column tells which instance it is, so the contrastive task is trivial
+    └── RareActionWarning        an action has too few rewards for its own regression and is shrunk
+"""
+
+
+class IlbError(Exception):
+    """Any error that ILB raises on purpose."""
+
+
+class LogsError(IlbError, ValueError):
+    """The table of past cases is not what was promised."""
+
+
+class SchemaError(LogsError):
+    """New data do not have the columns or labels that the schema was made from."""
+
+
+class FitError(IlbError, ValueError):
+    """No model can be learned from these logs."""
+
+
+class ModelFileError(IlbError, ValueError):
+    """A saved model is damaged, foreign, or written by a newer version."""
+
+
+class IlbWarning(UserWarning):
+    """Any warning that ILB gives."""
+
+
+class LogsWarning(IlbWarning):
+    """Some rows or columns get a stated treatment."""
+
+
+class IdentifiabilityWarning(IlbWarning):
+    """A column identifies the instance, which makes mean-contrastive learning trivial."""
+
+
+class RareActionWarning(IlbWarning):
+    """An action has too few rewards to stand on its own and borrows from the others."""
