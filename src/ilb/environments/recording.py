@@ -1,0 +1,112 @@
+"""Record logs in an environment: who acted in the past, and the table that is left of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ilb.environments.environment import AbstractEnvironment
+from ilb.logs import Logs
+
+
+class LoggingRule(Protocol):
+    """How the people of the past chose: unnormalised log-probabilities of the K actions."""
+
+    def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"], /) -> Float[Array, " K"]:
+        """Give the logits for an instance with latent state z in a round with this context."""
+        ...
+
+
+class UniformLogging(eqx.Module):
+    """Every action is as likely as any other (the paper's observational policy)."""
+
+    actions: int = eqx.field(static=True)
+
+    def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
+        """Give equal logits."""
+        del z, context
+        return jnp.zeros(self.actions)
+
+
+class ConfoundedLogging(eqx.Module):
+    """Actions depend on the latent state and on the context: the dashed arrows of fig. scm."""
+
+    latent_weights: Float[Array, "K n"]
+    context_weights: Float[Array, "K d"]
+
+    def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
+        """Give logits that are linear in both."""
+        return self.latent_weights @ z + self.context_weights @ context
+
+
+def draw_confounded_logging(
+    key: PRNGKeyArray, actions: int, latent_dim: int, context_dim: int, strength: float = 1.0
+) -> ConfoundedLogging:
+    """Draw weights of standard deviation `strength`."""
+    key_latent, key_context = jr.split(key)
+    return ConfoundedLogging(
+        strength * jr.normal(key_latent, (actions, latent_dim)),
+        strength * jr.normal(key_context, (actions, context_dim)),
+    )
+
+
+class Recording(NamedTuple):
+    """Logs, and beside them the truth that a user never has."""
+
+    logs: Logs
+    latents: Float[np.ndarray, "I n"]
+    mean_rewards: Float[np.ndarray, "I K"]
+
+
+def record(
+    key: PRNGKeyArray,
+    environment: AbstractEnvironment,
+    logging: LoggingRule,
+    instances: int,
+    length: int | Int[np.ndarray, " I"],
+) -> Recording:
+    """Record `instances` histories of `length` rounds (one number, or one for each instance).
+
+    Instance i depends on the key and on i alone, so a longer recording begins with the shorter one.
+
+    >>> from ilb.environments.synthetic import draw_world
+    >>> world = draw_world(jr.key(0))
+    >>> recording = record(jr.key(1), world, UniformLogging(20), instances=10, length=5)
+    >>> recording.logs.rows, recording.latents.shape
+    (50, (10, 5))
+    """
+    lengths = np.broadcast_to(np.asarray(length), (instances,))
+    histories = _record(key, environment, logging, instances, int(lengths.max()))
+    latents, means, contexts, actions, rewards = (np.asarray(part) for part in histories)
+    kept = np.arange(contexts.shape[1])[None, :] < lengths[:, None]
+    logs = Logs.from_arrays(
+        contexts[kept], actions[kept], rewards[kept], instance=np.repeat(np.arange(instances), lengths), actions=means.shape[1]
+    )
+    return Recording(logs, latents, means)
+
+
+@eqx.filter_jit
+def _record(
+    key: PRNGKeyArray, environment: AbstractEnvironment, logging: LoggingRule, instances: int, length: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    def one_instance(number: Array) -> tuple[Array, Array, Array, Array, Array]:
+        key_instance, key_rounds = jr.split(jr.fold_in(key, number))
+        instance = environment.sample_instance(key_instance)
+        z = environment.latent_state(instance)
+
+        def one_round(number: Array) -> tuple[Array, Array, Array]:
+            key_context, key_action, key_reward = jr.split(jr.fold_in(key_rounds, number), 3)
+            context = environment.emit(key_context, instance)
+            action = jr.categorical(key_action, logging(z, context))
+            return context, action, environment.sample_rewards(key_reward, instance)[action]
+
+        return z, environment.mean_rewards(instance), *jax.vmap(one_round)(jnp.arange(length))
+
+    outputs: Any = jax.vmap(one_instance)(jnp.arange(instances))
+    return outputs  # type: ignore[no-any-return]

@@ -1,0 +1,180 @@
+"""The synthetic world of the paper (eq. scm, Section "Environments")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ilb.environments.environment import AbstractEnvironment
+from ilb.model import LatentModel, NoiseLevels, RewardModel, known_linear_reward
+from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
+
+SLOPE = 0.2
+"""Slope of the leaky ReLUs, as in the released code; the paper does not print one."""
+
+
+class LatentNoise(Protocol):
+    r"""The distribution of $\eta_t$: independent coordinates, mean zero."""
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """The variance of one coordinate."""
+        ...
+
+    def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
+        """Draw one vector."""
+        ...
+
+
+class GaussianNoise(eqx.Module):
+    """Normal noise with standard deviation `scale`."""
+
+    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """The variance of one coordinate."""
+        return self.scale**2
+
+    def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
+        """Draw one vector."""
+        return self.scale * jr.normal(key, (dim,))
+
+
+class LaplaceNoise(eqx.Module):
+    """Laplace noise of scale `scale`: its variance is 2 scale²."""
+
+    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """The variance of one coordinate."""
+        return 2 * self.scale**2
+
+    def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
+        """Draw one vector."""
+        return self.scale * jr.laplace(key, (dim,))
+
+
+class UniformNoise(eqx.Module):
+    """Uniform noise on an interval of length `scale` around zero: its variance is scale² / 12."""
+
+    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """The variance of one coordinate."""
+        return self.scale**2 / 12
+
+    def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
+        """Draw one vector."""
+        return self.scale * jr.uniform(key, (dim,), minval=-0.5, maxval=0.5)
+
+
+class SyntheticWorld(AbstractEnvironment):
+    """A fixed emission and fixed rewards; instances differ in their latent state only."""
+
+    mixing: LeakyMixing
+    reward: RewardModel
+    noise: LatentNoise
+    latent_dim: int = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+    latent_std: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    reward_std: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
+
+    def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
+        """Draw a latent state."""
+        return self.latent_std * jr.normal(key, (self.latent_dim,))
+
+    def emit(self, key: PRNGKeyArray, instance: Float[Array, " n"]) -> Float[Array, " d"]:
+        """Draw the context of one round."""
+        return self.mixing(instance + self.noise.sample(key, self.latent_dim))
+
+    def mean_rewards(self, instance: Float[Array, " n"]) -> Float[Array, " K"]:
+        """Give the expected reward of every action."""
+        return self.reward(instance)
+
+    def sample_rewards(self, key: PRNGKeyArray, instance: Float[Array, " n"]) -> Float[Array, " K"]:
+        """Draw the rewards of all K actions."""
+        return self.reward(instance) + self.reward_std * jr.normal(key, (self.actions,))
+
+    def latent_state(self, instance: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Give the latent state, which is all there is to an instance."""
+        return instance
+
+    def oracle(self) -> LatentModel:
+        """Give the true model: the inverse emission, the true rewards and the true variances."""
+        identity = jnp.eye(self.latent_dim)
+        noise = NoiseLevels(
+            encoding_covariance=self.noise.variance * identity,
+            population_mean=jnp.zeros(self.latent_dim),
+            population_covariance=self.latent_std**2 * identity,
+            reward_variance=jnp.full(self.actions, self.reward_std**2),
+            leftover_variance=jnp.asarray(0.0),
+        )
+        return LatentModel(InverseMixing(self.mixing), self.reward, noise)
+
+
+RewardDraw = Callable[[PRNGKeyArray, int, int], RewardModel]
+"""Draws the rewards of a world from a key, the number of actions and the latent dimension."""
+
+
+def draw_linear_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> RewardModel:
+    """Draw theta from a centred normal and scale each action's to length one."""
+    return known_linear_reward(_unit_rows(key, actions, latent_dim), jnp.zeros(actions))
+
+
+def draw_leaky_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> RewardModel:
+    """Draw a two-layer leaky-ReLU reward: an orthogonal layer, then unit vectors."""
+    key_hidden, key_theta = jr.split(key)
+    return LeakyReward(jr.orthogonal(key_hidden, latent_dim), _unit_rows(key_theta, actions, latent_dim), SLOPE)
+
+
+def _unit_rows(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "rows columns"]:
+    drawn = jr.normal(key, (rows, columns))
+    return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def draw_world(
+    key: PRNGKeyArray,
+    *,
+    latent_dim: int = 5,
+    context_dim: int | None = None,
+    layers: int = 2,
+    actions: int = 20,
+    noise: LatentNoise | None = None,
+    draw_reward: RewardDraw = draw_linear_reward,
+    latent_std: float = 1.0,
+    reward_std: float = 0.5,
+) -> SyntheticWorld:
+    """Draw a world; the defaults are the paper's standard setting.
+
+    >>> import jax.random as jr
+    >>> world = draw_world(jr.key(0), latent_dim=4, context_dim=7, layers=3)
+    >>> z = world.sample_instance(jr.key(1))
+    >>> bool(jnp.allclose(world.mixing.inverse(world.mixing(z)), z, atol=1e-4))
+    True
+    """
+    context_dim = latent_dim if context_dim is None else context_dim
+    if context_dim < latent_dim:
+        raise ValueError(
+            f"the emission must be injective, so the context needs at least as many dimensions as the latent state: "
+            f"got context_dim={context_dim} < latent_dim={latent_dim}."
+        )
+    if layers < 2:
+        raise ValueError(f"an emission has at least 2 layers (one nonlinear stage); got layers={layers}.")
+    key_mixing, key_reward = jr.split(key)
+    return SyntheticWorld(
+        mixing=random_leaky_mixing(key_mixing, latent_dim, context_dim, layers, SLOPE),
+        reward=draw_reward(key_reward, actions, latent_dim),
+        noise=GaussianNoise(1.0) if noise is None else noise,
+        latent_dim=latent_dim,
+        actions=actions,
+        latent_std=latent_std,
+        reward_std=reward_std,
+    )

@@ -1,0 +1,149 @@
+"""Labels of instances, actions and categories: any hashable thing in memory, and JSON on disk.
+
+Two labels are the same when a dictionary says so (`1 == 1.0 == True`). NumPy and pandas scalars become the Python
+objects that they stand for as soon as a table is read, so labels are the same whichever library held the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from ilb.errors import LogsError
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+# Beyond this, readers that keep JSON numbers as doubles would change the label.
+_LARGEST_PLAIN_INT = 2**53
+
+
+def is_missing(value: Any) -> bool:
+    """Whether this stands for "not known": None, NaN, pandas' NaT and NA.
+
+    >>> [is_missing(value) for value in (None, float("nan"), 0.0, "", "nan")]
+    [True, True, False, False, False]
+    """
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124 (only NaN and NaT differ from themselves)
+    except (TypeError, ValueError):  # pandas' NA refuses to be a truth value, and so do arrays
+        return type(value).__name__ == "NAType"
+
+
+def as_label(value: Any) -> Any:
+    """The Python object that a value of a table stands for; what is a Python object already stays as it is.
+
+    Times finer than a microsecond have no Python equivalent and are left alone.
+
+    >>> as_label(np.int64(3)), as_label((np.str_("a"), np.bool_(True))), as_label(np.datetime64("2020-01-02"))
+    (3, ('a', True), datetime.date(2020, 1, 2))
+    """
+    if type(value) in (tuple, frozenset):
+        return type(value)(as_label(item) for item in value)
+    if type(value) in (str, bool) or type(value) in _SAVED:
+        return value
+    return None if is_missing(value) else _python_object(value)
+
+
+def _python_object(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return _python_time(value) if isinstance(value, np.datetime64 | np.timedelta64) else value.item()
+    if isinstance(value, datetime) and not getattr(value, "nanosecond", 0):
+        clock = (value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+        return datetime(value.year, value.month, value.day, *clock, fold=value.fold)
+    if isinstance(value, timedelta) and not getattr(value, "nanoseconds", 0):
+        return timedelta(value.days, value.seconds, value.microseconds)
+    return value
+
+
+def _python_time(value: np.datetime64 | np.timedelta64) -> Any:
+    if isinstance(value.item(), date | timedelta):
+        return value.item()
+    try:
+        rounded = value.astype(f"{'datetime' if isinstance(value, np.datetime64) else 'timedelta'}64[us]")
+    except TypeError:  # months have no fixed length
+        return value
+    return rounded.item() if rounded == value and isinstance(rounded.item(), date | timedelta) else value
+
+
+def encode_label(label: Hashable) -> JsonValue:
+    """A label as JSON, from which `decode_label` makes an equal label of the same type.
+
+    >>> encode_label("drug A"), encode_label(3), encode_label(2.5), encode_label((1, b"x"))
+    ('drug A', 3, {'float': '2.5'}, {'tuple': [1, {'bytes': '78'}]})
+    """
+    label = as_label(label)
+    if label is None or type(label) in (str, bool) or (type(label) is int and abs(label) <= _LARGEST_PLAIN_INT):
+        return label  # type: ignore[return-value]
+    if type(label) not in _SAVED:
+        raise LogsError(
+            f"label {label!r} of type {type(label).__name__!r} can't be saved; expected str, bool, None, "
+            f"{', '.join(kind.__name__ for kind in _SAVED)}, or a NumPy scalar. "
+            "Turn the labels into one of these before fitting, for example with str()."
+        )
+    tag, encode, _ = _SAVED[type(label)]
+    return {tag: encode(label)}
+
+
+def decode_label(value: JsonValue) -> Hashable:
+    """The label that `encode_label` was given.
+
+    >>> decode_label({"tuple": [1, {"bytes": "78"}]})
+    (1, b'x')
+    """
+    if not isinstance(value, dict | list | float):
+        return value
+    try:
+        ((tag, content),) = value.items()  # type: ignore[union-attr]
+        label: Hashable = _DECODERS[tag](content)
+    except (AttributeError, ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise LogsError(f"{value!r} is not a saved label; expected what encode_label makes.") from error
+    return label
+
+
+def _encode_datetime(label: datetime) -> JsonValue:
+    zone = label.tzinfo.key if isinstance(label.tzinfo, ZoneInfo) else None
+    local = label if zone is None else label.replace(tzinfo=None)
+    return [local.isoformat(), zone, label.fold]
+
+
+def _decode_datetime(content: Any) -> datetime:
+    text, zone, fold = content
+    label = datetime.fromisoformat(text).replace(fold=fold)
+    return label if zone is None else label.replace(tzinfo=ZoneInfo(zone))
+
+
+def _encode_set(label: frozenset[Hashable]) -> JsonValue:
+    # Sets have no order of their own; sorting gives equal sets the same bytes on disk.
+    return sorted((encode_label(item) for item in label), key=json.dumps)
+
+
+_SAVED: dict[type, tuple[str, Callable[[Any], JsonValue], Callable[[Any], Hashable]]] = {
+    int: ("int", hex, lambda text: int(text, 16)),
+    float: ("float", repr, float),
+    bytes: ("bytes", bytes.hex, bytes.fromhex),
+    datetime: ("datetime", _encode_datetime, _decode_datetime),
+    date: ("date", date.isoformat, date.fromisoformat),
+    timedelta: (
+        "timedelta",
+        lambda label: [label.days, label.seconds, label.microseconds],
+        lambda parts: timedelta(*parts),
+    ),
+    Decimal: ("Decimal", str, Decimal),
+    UUID: ("UUID", str, UUID),
+    tuple: (
+        "tuple",
+        lambda label: [encode_label(item) for item in label],
+        lambda items: tuple(decode_label(item) for item in items),
+    ),
+    frozenset: ("frozenset", _encode_set, lambda items: frozenset(decode_label(item) for item in items)),
+}
+_DECODERS = {tag: decode for tag, _, decode in _SAVED.values()}

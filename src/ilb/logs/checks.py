@@ -1,0 +1,140 @@
+"""What logs must have to be learned from, and what a user should know about them; rows are sorted by instance here."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64, Shaped
+
+from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
+from ilb.logs.messages import counted, shown, warn
+from ilb.logs.values import Labels
+
+# Under this share of a column's variance inside instances, one value all but tells which instance it is.
+LEAST_WITHIN_SHARE = 1e-4
+
+
+def check_instances(name: str, instances: Labels) -> None:
+    """Each row must say whom it is about."""
+    lacking = int(np.count_nonzero(instances.codes < 0))
+    if lacking:
+        raise LogsError(
+            f"column {name!r} lacks the instance in {counted(lacking, 'row')}; expected a label in each row. "
+            "Drop these rows, or fill the labels in."
+        )
+
+
+def check_enough(instance: str, instances: Labels, action: str, actions: Labels) -> None:
+    """To learn, there must be instances to tell apart and actions to choose between."""
+    if len(instances.labels) < 2:
+        raise LogsError(
+            f"column {instance!r} has a single instance, {shown(instances.labels)}, in all "
+            f"{counted(len(instances.codes), 'row')}; expected at least 2, since the encoder learns by telling "
+            "instances apart. Add the logs of others, or name the column that tells instances apart."
+        )
+    if len(actions.labels) < 2:
+        found = f"only the action {actions.labels[0]!r}" if actions.labels else "no action at all"
+        raise LogsError(
+            f"column {action!r} has {found} in {counted(len(actions.codes), 'row')}; expected at least 2 actions, "
+            "for with fewer there is nothing to decide. Name the column that says what was done."
+        )
+
+
+def warn_same_times(name: str, instance: Int64[np.ndarray, " N"], times: Shaped[np.ndarray, " N"]) -> None:
+    """Rows of one instance at one time keep the order of the table."""
+    same = (instance[1:] == instance[:-1]) & (times[1:] == times[:-1])
+    rows = int(np.count_nonzero(np.append(same, False) | np.append(False, same)))
+    if rows:
+        warn(
+            f"column {name!r} has {rows:,} rows that share their time with another row of the same instance; "
+            "expected each time once. They keep the order of the table; add the time of day if that is not right.",
+            LogsWarning,
+        )
+
+
+def warn_lost_outcomes(
+    action: str, reward: str, actions: Int64[np.ndarray, " N"], rewards: Float32[np.ndarray, " N"]
+) -> None:
+    """Rows that can't teach what actions do, though they still train the encoder."""
+    rewarded = ~np.isnan(rewards)
+    unattributed = int(np.count_nonzero(rewarded & (actions < 0)))
+    if not rewarded.any():
+        warn(
+            f"column {reward!r} lacks all {counted(len(rewards), 'reward')}: these logs can train the encoder, but "
+            "not the reward model. Name the right column if you have rewards.",
+            LogsWarning,
+        )
+    if unattributed:
+        warn(
+            f"column {action!r} lacks the action in {counted(unattributed, 'row')} that have a reward in {reward!r}: "
+            "they train the encoder, but can't train the reward model. Fill in what was done where you know it.",
+            LogsWarning,
+        )
+
+
+def warn_unrewarded_actions(action: str, reward: str, actions: Labels, rewards: Float32[np.ndarray, " N"]) -> None:
+    """Actions whose effect was never seen."""
+    if np.isnan(rewards).all():
+        return
+    played = actions.codes >= 0
+    seen = np.bincount(actions.codes[played & ~np.isnan(rewards)], minlength=len(actions.labels))
+    silent = [label for label, count in zip(actions.labels, seen.tolist(), strict=True) if count == 0]
+    if silent:
+        rows = int(np.isin(actions.codes[played], np.flatnonzero(seen == 0)).sum())
+        warn(
+            f"{counted(len(silent), 'action')} of column {action!r} without any reward in {reward!r}: {shown(silent)} "
+            f"({counted(rows, 'row')}). Nothing can be learned of their effect; drop them, or add rows with rewards.",
+            LogsWarning,
+        )
+
+
+def warn_constant(name: str, values: Float64[np.ndarray, " N"] | Labels) -> None:
+    """A column that is the same everywhere says nothing, and is kept all the same."""
+    known = _comparable(values)
+    known = known[~np.isnan(known)]
+    if (known == known[0]).all():
+        warn(
+            f"column {name!r} has the same value in all {counted(len(known), 'row')} that have one, so it tells "
+            "nothing of the instance. It is kept; drop it with context= unless it will vary later.",
+            LogsWarning,
+        )
+
+
+def warn_identifying(
+    name: str, values: Float64[np.ndarray, " N"] | Labels, instance: Int64[np.ndarray, " N"], instances: int
+) -> None:
+    """A column that (nearly) stands still in time but differs between instances gives the instance away."""
+    numbers = _comparable(values)
+    known = ~np.isnan(numbers)
+    numbers, instance = numbers[known], instance[known]
+    neighbours = instance[1:] == instance[:-1]
+    if not neighbours.any():
+        return
+    changing = bool(((numbers[1:] != numbers[:-1]) & neighbours).any())
+    share = _within_share(numbers, instance) if changing else 0.0
+    if share >= LEAST_WITHIN_SHARE:
+        return
+    distinct = len(np.unique(numbers))
+    if distinct <= max(2, instances / 2):
+        return
+    still = "never changes" if not changing else f"hardly changes ({share:.1e} of its variance is)"
+    warn(
+        f"column {name!r} {still} within an instance and has {distinct:,} distinct values for {instances:,} "
+        "instances, so it identifies them and the contrastive task becomes trivial (the paper's Age variable). "
+        "Consider dropping it: name the other columns in context=.",
+        IdentifiabilityWarning,
+    )
+
+
+def _within_share(numbers: Float64[np.ndarray, " N"], instance: Int64[np.ndarray, " N"]) -> float:
+    # Centred and scaled first: a large offset must not drown small changes, nor tiny numbers vanish when squared.
+    centred = numbers - numbers.mean()
+    centred = centred / np.abs(centred).max()
+    counts = np.bincount(instance)
+    means = np.bincount(instance, weights=centred) / np.maximum(counts, 1)
+    return float(((centred - means[instance]) ** 2).sum() / (centred**2).sum())
+
+
+def _comparable(values: Float64[np.ndarray, " N"] | Labels) -> Float64[np.ndarray, " N"]:
+    if isinstance(values, Labels):
+        return np.where(values.codes < 0, np.nan, values.codes.astype(np.float64))
+    return values

@@ -1,0 +1,49 @@
+"""How messages about tables are worded: counts, lists cut short, near spellings, and where a warning points."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import warnings
+from collections.abc import Collection
+from typing import Any
+
+from ilb.errors import IlbWarning
+
+
+def shown(values: Collection[Any], limit: int = 10) -> str:
+    """The values in a row, at most `limit` of them.
+
+    >>> shown(["a", "b", 3], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    some = ", ".join(repr(value) for value, _ in zip(values, range(limit), strict=False))
+    more = len(values) - limit
+    return f"{some} and {more:,} more" if more > 0 else some or "none"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def near(name: str, names: Collection[str]) -> str:
+    """A question about the nearest spelling, or nothing.
+
+    >>> near("pateint", ["patient", "drug"])
+    " Did you mean 'patient'?"
+    """
+    close = difflib.get_close_matches(name, names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def warn(message: str, category: type[IlbWarning]) -> None:
+    """Warn, pointing at the line of the caller's code that led here rather than at a line of ILB."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "ilb":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,166 @@
+"""What a table means: its columns, scales, categories and labels. Saved with the model and applied to new data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from ilb.errors import LogsError, SchemaError
+from ilb.labels import JsonValue, as_label, decode_label, encode_label
+from ilb.logs.columns import KINDS, Column
+from ilb.logs.messages import near, shown
+from ilb.logs.tables import open_table, require_columns
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The meaning of a table of logs, learned once by `Logs.from_frame` and the same from then on.
+
+    `instance`, `time`, `action` and `reward` are column names; `context` holds one column object each, in order;
+    `actions[k]` is the label of action k.
+    """
+
+    instance: str
+    time: str | None
+    action: str
+    reward: str
+    context: tuple[Column, ...]
+    actions: tuple[Hashable, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the d float columns that `encode` makes."""
+        return tuple(name for column in self.context for name in column.names)
+
+    @cached_property
+    def width(self) -> int:
+        """The number d of float columns that `encode` makes."""
+        return len(self.names)
+
+    def encode(self, rows: Any) -> Float32[np.ndarray, "*rows d"]:
+        """The contexts of a frame, a file or a list of mappings as [rows, d], or of one mapping as [d].
+
+        Missing values are None or NaN; they are filled in and flagged as they were in training. Extra columns are
+        ignored.
+
+        >>> from ilb.logs import NumericColumn
+        >>> mmse = NumericColumn("mmse", mean=25.0, std=5.0, fill=25.0, flagged=True)
+        >>> schema = Schema("patient", None, "drug", "gain", (mmse,), ("a", "b"))
+        >>> schema.encode({"mmse": 30})
+        array([1., 0.], dtype=float32)
+        >>> schema.encode([{"mmse": 30}, {"mmse": None}])
+        array([[1., 0.],
+               [0., 1.]], dtype=float32)
+        """
+        if isinstance(rows, Mapping):
+            return self._encode_one(rows)
+        if isinstance(rows, Sequence) and not isinstance(rows, str):
+            columns = _by_column(rows, [column.name for column in self.context])
+            blocks = [column.encode(columns[column.name]) for column in self.context]
+        else:
+            table = open_table(rows)
+            require_columns([column.name for column in self.context], table.columns, SchemaError)
+            blocks = [column.encode(table[column.name]) for column in self.context]
+        return np.concatenate(blocks, axis=1)
+
+    def _encode_one(self, row: Mapping[str, Any]) -> Float32[np.ndarray, " d"]:
+        out: list[float] = []
+        for column in self.context:
+            try:
+                value = row[column.name]
+            except KeyError:
+                raise _lost_key(column.name, row) from None
+            column.append(value, out)
+        return np.array(out, dtype=np.float32)
+
+    def blocks(self, context: Float32[np.ndarray, "N d"]) -> Iterator[tuple[Column, Float32[np.ndarray, "N width"]]]:
+        """Each column with the part of encoded contexts that it made."""
+        start = 0
+        for column in self.context:
+            stop = start + len(column.names)
+            yield column, context[:, start:stop]
+            start = stop
+
+    def action_index(self, label: Any) -> int:
+        """The position of an action.
+
+        >>> Schema("patient", None, "drug", "gain", (), ("a", "b")).action_index("b")
+        1
+        """
+        try:
+            position = self.action_positions.get(as_label(label))
+        except TypeError:  # not hashable, so not a label
+            position = None
+        if position is None:
+            raise SchemaError(
+                f"unknown action {label!r}; column {self.action!r} had {len(self.actions)} actions when the schema was "
+                f"made: {shown(self.actions)}. Use one of these, or fit again with the new action."
+            )
+        return position
+
+    def action_label(self, index: int) -> Hashable:
+        """The label of an action, given its position.
+
+        >>> Schema("patient", None, "drug", "gain", (), ("a", "b")).action_label(1)
+        'b'
+        """
+        if not 0 <= index < len(self.actions):
+            raise SchemaError(f"there is no action number {index}; expected 0 to {len(self.actions) - 1}.")
+        return self.actions[index]
+
+    @cached_property
+    def action_positions(self) -> dict[Hashable, int]:
+        """The position of each action label."""
+        return {label: position for position, label in enumerate(self.actions)}
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The schema in JSON types only; `from_json` gives an equal schema back.
+
+        >>> schema = Schema("patient", None, "drug", "gain", (), ("a", 2.5))
+        >>> schema.to_json()["actions"], Schema.from_json(schema.to_json()) == schema
+        (['a', {'float': '2.5'}], True)
+        """
+        return {
+            "instance": self.instance,
+            "time": self.time,
+            "action": self.action,
+            "reward": self.reward,
+            "context": [column.to_json() for column in self.context],
+            "actions": [encode_label(label) for label in self.actions],
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Schema:
+        """What `to_json` was called on."""
+        try:
+            context = tuple(KINDS[column["kind"]].from_json(column) for column in saved["context"])
+            actions = tuple(decode_label(label) for label in saved["actions"])
+            return cls(saved["instance"], saved["time"], saved["action"], saved["reward"], context, actions)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"this is not a saved schema ({error!r}); expected what Schema.to_json makes.") from error
+
+
+def _by_column(rows: Sequence[Any], names: list[str]) -> dict[str, list[Any]]:
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise LogsError(
+                f"a row came as {type(row).__name__!r}; expected mappings from column to value. "
+                "Pass dictionaries, or a frame."
+            )
+        for name in names:
+            if name not in row:
+                raise _lost_key(name, row)
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _lost_key(name: str, row: Mapping[str, Any]) -> SchemaError:
+    keys = [str(key) for key in row]
+    return SchemaError(
+        f"the row has no key {name!r}; it came with {shown(keys, 30)}.{near(name, keys)} "
+        "Give every context column; where the value is not known, give None."
+    )

@@ -1,0 +1,143 @@
+"""The networks of the project: each is written for one vector and batched by `vmap`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Affine(eqx.Module):
+    """`x -> x @ matrix + shift`: a linear layer, a whitening, or a change of latent basis."""
+
+    matrix: Float[Array, "inputs outputs"]
+    shift: Float[Array, " outputs"]
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """Map one vector."""
+        return x @ self.matrix + self.shift
+
+    def then(self, after: Affine) -> Affine:
+        """Compose: first this map, then `after`, as one map."""
+        return Affine(self.matrix @ after.matrix, self.shift @ after.matrix + after.shift)
+
+
+def random_affine(key: PRNGKeyArray, inputs: int, outputs: int) -> Affine:
+    """Draw weights of variance 1 / inputs, which keep the scale of whitened vectors; no shift."""
+    return Affine(jr.normal(key, (inputs, outputs)) / jnp.sqrt(inputs), jnp.zeros(outputs))
+
+
+class MaxoutMLP(eqx.Module):
+    """Hidden maxout layers of two pieces each, then an affine output (app:training, "an MLP with maxout activation")."""
+
+    hidden: tuple[Affine, ...]
+    output: Affine
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Map one vector."""
+        for layer in self.hidden:
+            first, second = jnp.split(layer(x), 2)
+            x = jnp.maximum(first, second)
+        return self.output(x)
+
+
+def random_maxout_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int) -> MaxoutMLP:
+    """Draw a network with the given hidden widths."""
+    widths = (inputs, *hidden)
+    *keys, key_output = jr.split(key, len(widths))
+    layers = tuple(random_affine(k, a, 2 * b) for k, (a, b) in zip(keys, pairwise(widths), strict=True))
+    return MaxoutMLP(layers, random_affine(key_output, widths[-1], outputs))
+
+
+class LeakyMixing(eqx.Module):
+    """The emission g: stages of leaky ReLU and a matrix with orthonormal columns (Section "Environments").
+
+    Each stage applies the leaky ReLU first and the matrix after it, so L layers are L - 1 stages. When the context
+    has more dimensions than the latent state, the first stage lifts into them, and the stages after it bend the
+    n-dimensional image, so that g is injective but not linear in its extra dimensions.
+    """
+
+    matrices: tuple[Float[Array, "_ _"], ...]
+    slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+
+    def __call__(self, z: Float[Array, " n"]) -> Float[Array, " d"]:
+        """Emit the context of one (noisy) latent state."""
+        for matrix in self.matrices:
+            z = matrix @ jnp.where(z > 0, z, self.slope * z)
+        return z
+
+    def inverse(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Recover z from g(z): the left inverse."""
+        for matrix in reversed(self.matrices):
+            x = matrix.T @ x
+            x = jnp.where(x > 0, x, x / self.slope)
+        return x
+
+
+def random_leaky_mixing(key: PRNGKeyArray, latent_dim: int, context_dim: int, layers: int, slope: float) -> LeakyMixing:
+    """Draw an emission of `layers` layers with independent orthogonal matrices."""
+    matrices = []
+    inputs = latent_dim
+    for key_stage in jr.split(key, layers - 1):
+        orthogonal = jr.orthogonal(key_stage, context_dim)
+        matrices.append(orthogonal[:, :inputs])
+        inputs = context_dim
+    return LeakyMixing(tuple(matrices), slope)
+
+
+class InverseMixing(eqx.Module):
+    """The oracle's encoder: the left inverse of an emission (f = g⁻¹)."""
+
+    mixing: LeakyMixing
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Recover the latent state behind one context."""
+        return self.mixing.inverse(x)
+
+
+class LeakyReward(eqx.Module):
+    r"""Nonlinear rewards $\theta_a^\top \mathrm{leakyReLU}(M z)$ (app:nonlinear_reward, "two layered MLP")."""
+
+    hidden: Float[Array, "h n"]
+    theta: Float[Array, "K h"]
+    slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+
+    def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
+        """Give the K expected rewards of latent state z."""
+        hidden = self.hidden @ z
+        return self.theta @ jnp.where(hidden > 0, hidden, self.slope * hidden)
+
+
+class IdentityEncoder(eqx.Module):
+    """f(x) = x: the reference line without any network."""
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the context itself."""
+        return x
+
+
+class WhitenedEncoder(eqx.Module):
+    """f: whiten the context, then a network."""
+
+    whitening: Affine
+    network: MaxoutMLP
+
+    def __call__(self, context: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Encode one context."""
+        return self.network(self.whitening(context))
+
+    def then(self, after: Affine) -> WhitenedEncoder:
+        """Change the latent basis; the map is folded into the output layer and costs nothing."""
+        network = MaxoutMLP(self.network.hidden, self.network.output.then(after))
+        return WhitenedEncoder(self.whitening, network)
+
+
+@eqx.filter_jit
+def encode_rows(encoder: eqx.Module, contexts: Float[Array, "rows d"]) -> Float[Array, "rows n"]:
+    """Encode many contexts at once."""
+    return jax.vmap(encoder)(contexts)  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+r"""Mean-contrastive learning with tied prototypes: the default encoder (eq. NN_prob, eq. obj, and one step beyond).
+
+Under the paper's assumptions the contexts of instance c have encodings $f(x) \sim N(z_c, 1)$ in a suitable basis, so the
+optimal logits of eq. NN_prob are Gaussian log-densities: $q_c(x) = f(x)^\top w_c - |w_c|^2 / 2$ plus terms without c. The
+bias is tied to the prototype $w_c$, and the prototype need not be a parameter at all: it is the belief about $z_c$ after
+the other encodings of c in the batch. A step then costs the same for a hundred instances and for a hundred thousand, and
+nothing that is learned belongs to a particular instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ilb.networks import MaxoutMLP
+
+
+class Histories(NamedTuple):
+    """Whitened contexts of many instances, end to end; arrays are padded, so that similar sizes share a compilation."""
+
+    context: Float[Array, "rows d"]
+    start: Int[Array, " instances"]
+    length: Int[Array, " instances"]
+    instances: Int[Array, ""]
+
+
+def pad_histories(
+    context: Float[np.ndarray, "rows d"], lengths: Int[np.ndarray, " instances"], like: tuple[int, int] = (0, 0)
+) -> Histories:
+    """Lay contexts (sorted by instance) out for drawing; `like` asks for at least these padded sizes."""
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    rows, instances = (max(_next_power(count), floor) for count, floor in zip((len(context), len(lengths)), like, strict=True))
+    return Histories(
+        jnp.asarray(np.pad(context, ((0, rows - len(context)), (0, 0)))),
+        jnp.asarray(np.pad(starts, (0, instances - len(starts)))),
+        jnp.asarray(np.pad(lengths, (0, instances - len(lengths)))),
+        jnp.asarray(len(lengths)),
+    )
+
+
+def _next_power(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
+
+
+class Episode(NamedTuple):
+    """A batch: some rows of some instances. Draws that repeat are marked as not `fresh` and count for nothing."""
+
+    context: Float[Array, "C m d"]
+    fresh: Bool[Array, "C m"]
+    rival: Bool[Array, "C C"]
+
+
+def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: int) -> Episode:
+    """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs."""
+    key_instance, key_row = jr.split(key)
+    chosen = _stratified(key_instance, histories.instances, instances)
+    length = histories.length[chosen]
+    row = jax.vmap(_stratified, in_axes=(0, 0, None))(jr.split(key_row, instances), length, rows)
+    fresh = ~_repeats_earlier(chosen)
+    return Episode(
+        histories.context[histories.start[chosen][:, None] + row],
+        fresh[:, None] & ~jax.vmap(_repeats_earlier)(row),
+        fresh[None, :] & (chosen[:, None] != chosen[None, :]),
+    )
+
+
+def _stratified(key: PRNGKeyArray, count: Int[Array, ""], size: int) -> Int[Array, " size"]:
+    """Draw `size` indices below `count`, one from each stratum of a randomly rotated range: few repeats, if any."""
+    key_rotation, key_offset = jr.split(key)
+    offsets = jr.uniform(key_offset, (size,))
+    drawn = jnp.floor((jnp.arange(size) + offsets) * (count / size)).astype(jnp.int32)
+    return (drawn + jr.randint(key_rotation, (), 0, jnp.maximum(count, 1))) % jnp.maximum(count, 1)
+
+
+def _repeats_earlier(values: Int[Array, " size"]) -> Bool[Array, " size"]:
+    same = values[:, None] == values[None, :]
+    return jnp.any(jnp.tril(same, k=-1), axis=1)
+
+
+class TiedParams(eqx.Module):
+    """The network f and the population of latent states, $z \\sim N(m, 1/\\lambda)$ in units of the noise of f(x)."""
+
+    network: MaxoutMLP
+    population_mean: Float[Array, " n"]
+    log_population_precision: Float[Array, " n"]
+
+
+@dataclass(frozen=True)
+class TiedContrast:
+    """The loss: minus the log-probability of the true instance among the instances of a batch."""
+
+    instances: int = 32
+    rows: int = 16
+
+    def __call__(self, params: TiedParams, histories: Histories, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Draw an episode and score it."""
+        episode = draw_episode(key, histories, self.instances, self.rows)
+        encodings = jax.vmap(jax.vmap(params.network))(episode.context)
+        losses = contrastive_losses(
+            encodings, episode, params.population_mean, jnp.exp(params.log_population_precision)
+        )
+        # A row that is alone in its instance has no belief to be matched with: it only serves as a rival.
+        counted = episode.fresh & (episode.fresh.sum(axis=1, keepdims=True) > 1)
+        return jnp.sum(jnp.where(counted, losses, 0.0)) / jnp.maximum(counted.sum(), 1)
+
+
+def contrastive_losses(
+    encodings: Float[Array, "C m n"],
+    episode: Episode,
+    population_mean: Float[Array, " n"],
+    population_precision: Float[Array, " n"],
+) -> Float[Array, "C m"]:
+    r"""Score each encoding against the beliefs about every instance of the episode (eq. obj with Gaussian logits).
+
+    After s encodings that sum to S the belief about $z_c$ has precision $s + \lambda$ and mean
+    $(S + \lambda m) / (s + \lambda)$, and a further encoding has that mean and variance $1 + 1 / (s + \lambda)$. An
+    encoding never counts in the belief about its own instance.
+    """
+    kept = jnp.where(episode.fresh[..., None], encodings, 0.0)
+    total, count = kept.sum(axis=1), episode.fresh.sum(axis=1)[:, None].astype(encodings.dtype)
+    prior = population_precision * population_mean
+
+    precision = count + population_precision
+    mean, variance = (total + prior) / precision, 1 + 1 / precision
+    # |x - mean|^2 / variance expanded, so that all pairs of encodings and instances are one matrix product.
+    features = jnp.concatenate([encodings**2, encodings], axis=-1)
+    weights = jnp.concatenate([1 / variance, -2 * mean / variance], axis=-1)
+    constant = (mean**2 / variance + jnp.log(variance)).sum(axis=-1)
+    others = -0.5 * (features @ weights.T + constant)
+
+    own_precision = jnp.maximum(count - 1, 0)[:, None, :] + population_precision
+    own_mean = (total[:, None, :] - encodings + prior) / own_precision
+    own_variance = 1 + 1 / own_precision
+    own = -0.5 * ((encodings - own_mean) ** 2 / own_variance + jnp.log(own_variance)).sum(axis=-1)
+
+    rivals = jnp.where(episode.rival[:, None, :], others, -jnp.inf)
+    log_normaliser = jax.nn.logsumexp(jnp.concatenate([rivals, own[..., None]], axis=-1), axis=-1)
+    return log_normaliser - own

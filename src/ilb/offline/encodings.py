@@ -1,0 +1,64 @@
+"""Encodings of logged contexts, and what their scatter says of the latent states."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ilb.model import Encoder
+from ilb.networks import encode_rows
+
+CHUNK = 1 << 16
+"""Rows encoded by one compiled call: large enough to be fast, small enough to need little memory."""
+
+
+def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows n"]:
+    """Encode any number of contexts in chunks; short tables are padded, so that few sizes are ever compiled."""
+    pieces = []
+    for first in range(0, len(contexts), CHUNK):
+        piece = contexts[first : first + CHUNK]
+        padded = np.pad(piece, ((0, min(CHUNK, _next_power(len(piece))) - len(piece)), (0, 0)))
+        pieces.append(np.asarray(encode_rows(encoder, jnp.asarray(padded)))[: len(piece)])
+    return np.concatenate(pieces)
+
+
+def _next_power(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def instance_means(values: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " I+1"]) -> Float[np.ndarray, "I n"]:
+    r"""Average over the rows of each instance: $\bar z_i$ of Section "Identifiability of reward model"."""
+    sums = np.add.reduceat(values.astype(np.float64), starts[:-1], axis=0)
+    return np.asarray(sums / np.diff(starts)[:, None])
+
+
+class Scatter(NamedTuple):
+    """Within-instance covariance W of encodings, and mean and covariance of the latent states behind them."""
+
+    encoding_covariance: Float[np.ndarray, "n n"]
+    population_mean: Float[np.ndarray, " n"]
+    population_covariance: Float[np.ndarray, "n n"]
+
+
+def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " I+1"]) -> Scatter:
+    r"""Split the scatter of encodings into noise and population (one-way analysis of variance).
+
+    The means $\bar z_i$ scatter by $S + W / T_i$; the second term is taken off, and what is left is kept positive
+    semi-definite (in the metric of W, so that the result does not depend on the latent basis).
+    """
+    lengths = np.diff(starts)
+    means = instance_means(encodings, starts)
+    residuals = encodings - np.repeat(means, lengths, axis=0)
+    freedom = max(int(lengths.sum()) - len(lengths), 1)
+    within = residuals.T @ residuals / freedom
+    # A latent direction without any noise would make W singular and its inverse meaningless.
+    within += np.eye(len(within)) * max(np.trace(within) / len(within), np.finfo(np.float32).tiny) * 1e-6
+    between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
+    root = np.linalg.cholesky(within)
+    inverse_root = np.linalg.inv(root)
+    values, vectors = np.linalg.eigh(inverse_root @ between @ inverse_root.T)
+    clipped = (vectors * np.maximum(values, 1e-6)) @ vectors.T
+    return Scatter(within, means.mean(axis=0), root @ clipped @ root.T)

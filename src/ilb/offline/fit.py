@@ -1,0 +1,126 @@
+"""Logs in, LatentModel out: encoder, mean encodings, rewards, noise levels (Algorithm 1, top half)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from ilb.errors import FitError, IlbWarning
+from ilb.logs import Logs
+from ilb.model import Encoder, LatentModel, NoiseLevels, Provenance
+from ilb.offline.dimension import choose_latent_dim
+from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe
+from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.reward import fit_linear_reward, reward_cells
+from ilb.offline.tied import TiedRecipe
+from ilb.offline.training import Report, silent
+from ilb.version import __version__
+
+
+def fit(
+    logs: Logs,
+    *,
+    latent_dim: int | None = None,
+    recipe: EncoderRecipe | None = None,
+    seed: int = 0,
+    report: Report = silent,
+) -> LatentModel:
+    """Learn a `LatentModel` from logs.
+
+    `latent_dim` is n; None chooses it by held-out contrastive likelihood. `recipe` is how the encoder is learned
+    (default `TiedRecipe()`; the paper's is `PaperRecipe()`). The same logs, recipe and seed give the same model.
+
+    >>> import jax.random as jr
+    >>> from ilb.environments import UniformLogging, draw_world, record
+    >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
+    >>> logs = record(jr.key(1), world, UniformLogging(3), instances=40, length=50).logs
+    >>> model = fit(logs, latent_dim=2)
+    >>> model
+    LatentModel(n=2, K=3, fitted on 2000 rows)
+    """
+    return fit_many([logs], latent_dim=latent_dim, recipe=recipe, seeds=[seed], report=report)[0]
+
+
+def fit_many(
+    logs: Sequence[Logs],
+    *,
+    latent_dim: int | None = None,
+    recipe: EncoderRecipe | None = None,
+    seeds: Sequence[int],
+    report: Report = silent,
+) -> list[LatentModel]:
+    """Learn many models at once, one for each table and seed; their encoders train in one compiled program."""
+    recipe = TiedRecipe() if recipe is None else recipe
+    for table in logs:
+        _check(table, latent_dim)
+    notes: list[str] = []
+    if latent_dim is None:
+        choice = choose_latent_dim(logs[0], seed=seeds[0], report=report)
+        latent_dim = choice.chosen
+        notes.append(choice.sentence())
+    keys = jnp.stack([jr.key(seed) for seed in seeds])
+    trained = recipe.train(keys, logs, latent_dim, report)
+    models = []
+    for result, table, seed in zip(trained, logs, seeds, strict=True):
+        if result.interrupted:
+            notes = [*notes, f"training was interrupted; the parameters are those of step {result.best_step}"]
+            warnings.warn(notes[-1], IlbWarning, stacklevel=3)
+        provenance = Provenance(
+            version=__version__,
+            seed=seed,
+            recipe={**describe_recipe(recipe), "latent_dim": latent_dim},
+            rows=table.rows,
+            instances=table.instances,
+            curve=_curve(result),
+            notes=tuple(notes),
+        )
+        models.append(complete_model(result.encoder, table, provenance))
+    return models
+
+
+def complete_model(encoder: Encoder, logs: Logs, provenance: Provenance | None = None) -> LatentModel:
+    """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2)."""
+    encodings = encode_contexts(encoder, logs.context).astype(np.float64)
+    scatter = measure_scatter(encodings, logs.starts)
+    mean_encodings = instance_means(encodings, logs.starts)
+    fitted = fit_linear_reward(
+        mean_encodings, reward_cells(logs), logs.schema.actions, scatter.encoding_covariance, logs.lengths
+    )
+    noise = NoiseLevels(
+        encoding_covariance=jnp.asarray(scatter.encoding_covariance, jnp.float32),
+        population_mean=jnp.asarray(scatter.population_mean, jnp.float32),
+        population_covariance=jnp.asarray(scatter.population_covariance, jnp.float32),
+        reward_variance=jnp.asarray(fitted.reward_variance, jnp.float32),
+        leftover_variance=jnp.asarray(fitted.leftover_variance, jnp.float32),
+    )
+    return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance)
+
+
+def _check(logs: Logs, latent_dim: int | None) -> None:
+    if latent_dim is not None and not 1 <= latent_dim <= logs.width:
+        raise FitError(
+            f"latent_dim must be between 1 and the number of context columns (assumption A2: n <= d); "
+            f"got latent_dim={latent_dim} with {logs.width} columns."
+        )
+    needed = 2 if latent_dim is None else latent_dim + 1
+    if logs.instances < needed:
+        raise FitError(
+            f"{logs.instances} instances can't show {needed - 1} latent dimensions (assumption A3: the latent states "
+            f"must span them). Lower latent_dim below {logs.instances} or add instances."
+        )
+
+
+def _curve(result: TrainedEncoder) -> Mapping[str, Any]:
+    """Write the training curve as plain lists; scores that were not taken are left out."""
+    curve: dict[str, Any] = {
+        "step": [int(step) for step in result.curve.step],
+        "training": [round(float(loss), 6) for loss in result.curve.training],
+    }
+    if np.all(np.isfinite(result.curve.validation)) and len(result.curve.validation):
+        curve["validation"] = [round(float(loss), 6) for loss in result.curve.validation]
+    return curve

@@ -1,0 +1,261 @@
+"""`minimise`: the only training loop of the project.
+
+The loss draws its own minibatch from the data with the key it is given, so the loop knows nothing of batches, classes or
+sequences. A chunk of steps is one compiled loop; between chunks it scores, reports, and can be interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from ilb.errors import FitError
+
+Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
+"""`loss(params, data, key)`; a module-level function or a frozen dataclass, so that equal losses share a compilation."""
+
+SCORING_DRAWS = 16
+"""Minibatches that a validation score averages: the same ones each time, so that scores are comparable."""
+
+
+class Optimiser(Protocol):
+    """Numbers that build an Optax transformation once the number of steps is known."""
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """Build the transformation for a run of `steps` steps."""
+        ...
+
+
+@dataclass(frozen=True)
+class CosineAdam:
+    """Adam with a short linear warm-up and a cosine decay to zero."""
+
+    learning_rate: float = 0.01
+    warm_up: float = 0.03
+    weight_decay: float = 0.0
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """Build the transformation for a run of `steps` steps."""
+        rise = max(1, round(self.warm_up * steps))
+        schedule = optax.warmup_cosine_decay_schedule(0.0, self.learning_rate, rise, max(steps, rise + 1))
+        return optax.adamw(schedule, weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True)
+class MomentumSGD:
+    """SGD with momentum and a staircase of exponential decay (app:training, "Training details for LVM")."""
+
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    decay: float = 0.1
+    decay_every: int = 50_000
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """Build the transformation; the schedule does not depend on `steps`."""
+        del steps
+        schedule = optax.exponential_decay(self.learning_rate, self.decay_every, self.decay, staircase=True)
+        return optax.sgd(schedule, momentum=self.momentum)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to minimise: steps, optimiser, weight averaging, and when to score and stop.
+
+    `averaging` is the decay of an exponential moving average of the parameters, which is then what is scored and
+    returned (0 turns it off); it warms up as (1 + step) / (10 + step). `patience` is the number of scores without
+    improvement on the validation data after which a run stops; None runs all steps, and keeps the best all the same.
+    """
+
+    steps: int = 4000
+    optimiser: Optimiser = field(default_factory=CosineAdam)
+    averaging: float = 0.0
+    score_every: int = 200
+    patience: int | None = None
+
+
+class Curve(NamedTuple):
+    """Training and validation loss at each score; a leading axis for runs when there are many."""
+
+    step: np.ndarray
+    training: np.ndarray
+    validation: np.ndarray
+
+
+class Minimised(NamedTuple):
+    """What `minimise` returns: the best parameters, and how they came about."""
+
+    params: Any
+    curve: Curve
+    best_step: np.ndarray
+    interrupted: bool
+
+
+class Report(Protocol):
+    """Called after each chunk of steps."""
+
+    def __call__(self, step: int, steps: int, loss: float) -> None:
+        """Show that `step` of `steps` is done."""
+        ...
+
+
+def silent(step: int, steps: int, loss: float) -> None:
+    """Report nothing."""
+
+
+class _State(NamedTuple):
+    params: PyTree
+    optimiser_state: PyTree
+    average: PyTree
+    best: PyTree
+    best_score: Float[Array, ""]
+    best_step: Array
+    stale: Array
+
+
+def minimise(
+    key: PRNGKeyArray,
+    loss: Loss,
+    params: PyTree,
+    data: PyTree,
+    recipe: Recipe,
+    *,
+    validation: PyTree = None,
+    report: Report = silent,
+) -> Minimised:
+    """Minimise `loss(params, data, key)` over `params`, one run.
+
+    With `validation` data the parameters with the lowest validation loss are returned, otherwise the last ones.
+    Ctrl-C ends the run and returns what there is so far, with `interrupted` set.
+
+    >>> import jax.numpy as jnp, jax.random as jr
+    >>> def distance(params, data, key): return jnp.sum((params - data) ** 2)
+    >>> result = minimise(jr.key(0), distance, jnp.zeros(2), jnp.array([1.0, 2.0]), Recipe(steps=400))
+    >>> [round(float(x), 2) for x in result.params]
+    [1.0, 2.0]
+    """
+    alone = partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
+    held_out = None if validation is None else alone(validation)
+    result = minimise_many(key[None], loss, alone(params), alone(data), recipe, validation=held_out, report=report)
+    return result._replace(
+        params=jax.tree.map(lambda leaf: leaf[0], result.params),
+        curve=Curve(result.curve.step, result.curve.training[0], result.curve.validation[0]),
+        best_step=result.best_step[0],
+    )
+
+
+def minimise_many(
+    keys: PRNGKeyArray,
+    loss: Loss,
+    params: PyTree,
+    data: PyTree,
+    recipe: Recipe,
+    *,
+    validation: PyTree = None,
+    report: Report = silent,
+) -> Minimised:
+    """Run `minimise` for many keys at once: every leaf of `params`, `data` and `validation` has a leading axis of runs."""
+    keys_step, keys_score = jax.vmap(jr.split, out_axes=1)(keys)
+    state = _start(params, recipe)
+    steps: list[int] = []
+    training: list[np.ndarray] = []
+    scores: list[np.ndarray] = []
+    interrupted = False
+    try:
+        for first in range(0, recipe.steps, recipe.score_every):
+            last = min(first + recipe.score_every, recipe.steps)
+            state, losses, score = _advance(loss, recipe, state, data, validation, keys_step, keys_score, first, last)
+            training.append(np.asarray(losses))
+            scores.append(np.asarray(score))
+            steps.append(last)
+            if not np.all(np.isfinite(losses)):
+                raise FitError(
+                    f"the training loss is not finite after {last} steps. "
+                    "Lower the learning rate, or look for extreme values in the contexts."
+                )
+            report(last, recipe.steps, float(training[-1].mean()))
+            if recipe.patience is not None and bool(jnp.all(state.stale >= recipe.patience)):
+                break
+    except KeyboardInterrupt:
+        interrupted = True
+    runs, scored = len(keys), len(steps)
+    curve = Curve(
+        np.array(steps, dtype=int),
+        np.array(training[:scored]).reshape(scored, runs).T,
+        np.array(scores[:scored]).reshape(scored, runs).T,
+    )
+    return Minimised(state.best, curve, np.asarray(state.best_step), interrupted)
+
+
+@partial(jax.jit, static_argnums=1)
+def _start(params: PyTree, recipe: Recipe) -> _State:
+    def start_one(params: PyTree) -> _State:
+        optimiser_state = recipe.optimiser.build(recipe.steps).init(params)
+        worst, zero = jnp.asarray(jnp.inf), jnp.asarray(0)
+        return _State(params, optimiser_state, params, params, worst, zero, zero)
+
+    return jax.vmap(start_one)(params)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(
+    loss: Loss,
+    recipe: Recipe,
+    state: _State,
+    data: PyTree,
+    validation: PyTree,
+    keys_step: PRNGKeyArray,
+    keys_score: PRNGKeyArray,
+    first: int,
+    last: int,
+) -> tuple[_State, Float[Array, " runs"], Float[Array, " runs"]]:
+    """Take the steps first..last of every run in one compiled loop, then score."""
+    optimiser = recipe.optimiser.build(recipe.steps)
+
+    def advance_one(
+        state: _State, data: PyTree, validation: PyTree, key_step: PRNGKeyArray, key_score: PRNGKeyArray
+    ) -> tuple[_State, Array, Array]:
+        def step(number: Array, carry: tuple[PyTree, PyTree, PyTree, Array]) -> tuple[PyTree, PyTree, PyTree, Array]:
+            params, optimiser_state, average, total = carry
+            value, gradient = jax.value_and_grad(loss)(params, data, jr.fold_in(key_step, number))
+            updates, optimiser_state = optimiser.update(gradient, optimiser_state, params)
+            params = optax.apply_updates(params, updates)
+            if recipe.averaging:
+                decay = jnp.minimum(recipe.averaging, (1 + number) / (10 + number))
+                average = optax.incremental_update(params, average, 1 - decay)
+            else:
+                average = params
+            return params, optimiser_state, average, total + value
+
+        start = (state.params, state.optimiser_state, state.average, jnp.asarray(0.0))
+        params, optimiser_state, average, total = jax.lax.fori_loop(first, last, step, start)
+        if validation is None:
+            score = jnp.asarray(jnp.nan)
+            better: Bool[Array, ""] = jnp.asarray(True)
+        else:
+            draws = jr.split(key_score, SCORING_DRAWS)
+            score = jax.lax.map(lambda key: loss(average, validation, key), draws).mean()
+            better = score < state.best_score
+        if recipe.patience is not None:
+            # A run that has stopped stays as it is while others of the batch go on: its result is its own.
+            better &= state.stale < recipe.patience
+        new = _State(
+            params,
+            optimiser_state,
+            average,
+            jax.tree.map(lambda fresh, kept: jnp.where(better, fresh, kept), average, state.best),
+            jnp.where(better, score, state.best_score),
+            jnp.where(better, last, state.best_step),
+            jnp.where(better, 0, state.stale + 1),
+        )
+        return new, total / (last - first), score
+
+    return jax.vmap(advance_one)(state, data, validation, keys_step, keys_score)
