@@ -1,15 +1,15 @@
 """What can go wrong, as one tree.
 
-    IlbError
-    ├── LogsError            the table of past cases, or a new row, does not fit what was promised
-    │   └── SchemaError      a new table does not have the columns or labels the model was fitted with
-    ├── FitError             the logs are readable, but no model can be learned from them
-    └── ModelFileError       a saved model is damaged, foreign, or from a newer version
+IlbError
+├── LogsError            the table of past cases, or a new row, does not fit what was promised
+│   └── SchemaError      a new table does not have the columns or labels the model was fitted with
+├── FitError             the logs are readable, but no model can be learned from them
+└── ModelFileError       a saved model is damaged, foreign, or from a newer version
 
-    IlbWarning
-    ├── LogsWarning              a row or column gets a stated treatment that you may want to know about
-    ├── IdentifiabilityWarning   a column tells which instance it is, so the contrastive task is trivial
-    └── RareActionWarning        an action has too few rewards for its own regression and is shrunk
+IlbWarning
+├── LogsWarning              a row or column gets a stated treatment that you may want to know about
+├── IdentifiabilityWarning   a column tells which instance it is, so the contrastive task is trivial
+└── RareActionWarning        an action has too few rewards for its own regression and is shrunk
 """
 
 

@@ -8,29 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ilb.logs import Schema
-
-
-class Encoder(Protocol):
-    """f: one context to one encoding."""
-
-    def __call__(self, context: Float[Array, " d"], /) -> Float[Array, " n"]:
-        """Encode one context."""
-        ...
-
-
-class RewardModel(Protocol):
-    """mu: one latent state to the expected reward of every action."""
-
-    def __call__(self, z: Float[Array, " n"], /) -> Float[Array, " K"]:
-        """Give the K expected rewards."""
-        ...
+from ilb.types import Encoder, RewardModel
 
 
 class LinearReward(eqx.Module):

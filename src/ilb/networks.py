@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ilb.types import Encoder
+
 
 class Affine(eqx.Module):
     """`x -> x @ matrix + shift`: a linear layer, a whitening, or a change of latent basis."""
@@ -33,7 +35,7 @@ def random_affine(key: PRNGKeyArray, inputs: int, outputs: int) -> Affine:
 
 
 class MaxoutMLP(eqx.Module):
-    """Hidden maxout layers of two pieces each, then an affine output (app:training, "an MLP with maxout activation")."""
+    """Hidden maxout layers of two pieces each, then an affine output (app:training, "Training details for LVM")."""
 
     hidden: tuple[Affine, ...]
     output: Affine
@@ -44,6 +46,10 @@ class MaxoutMLP(eqx.Module):
             first, second = jnp.split(layer(x), 2)
             x = jnp.maximum(first, second)
         return self.output(x)
+
+    def then(self, after: Affine) -> MaxoutMLP:
+        """Map the outputs on; the map is folded into the last layer and costs nothing."""
+        return MaxoutMLP(self.hidden, self.output.then(after))
 
 
 def random_maxout_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int) -> MaxoutMLP:
@@ -87,7 +93,7 @@ def random_leaky_mixing(key: PRNGKeyArray, latent_dim: int, context_dim: int, la
         orthogonal = jr.orthogonal(key_stage, context_dim)
         matrices.append(orthogonal[:, :inputs])
         inputs = context_dim
-    return LeakyMixing(tuple(matrices), slope)
+    return LeakyMixing(tuple(matrices), jnp.asarray(slope))
 
 
 class InverseMixing(eqx.Module):
@@ -121,23 +127,19 @@ class IdentityEncoder(eqx.Module):
         return x
 
 
-class WhitenedEncoder(eqx.Module):
-    """f: whiten the context, then a network."""
+class ComposedEncoder(eqx.Module):
+    """f: an affine map (a whitening, a scaling), then an encoder."""
 
-    whitening: Affine
-    network: MaxoutMLP
+    first: Affine
+    second: Encoder
 
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " n"]:
         """Encode one context."""
-        return self.network(self.whitening(context))
-
-    def then(self, after: Affine) -> WhitenedEncoder:
-        """Change the latent basis; the map is folded into the output layer and costs nothing."""
-        network = MaxoutMLP(self.network.hidden, self.network.output.then(after))
-        return WhitenedEncoder(self.whitening, network)
+        return self.second(self.first(context))
 
 
 @eqx.filter_jit
-def encode_rows(encoder: eqx.Module, contexts: Float[Array, "rows d"]) -> Float[Array, "rows n"]:
+def encode_rows(encoder: Encoder, contexts: Float[Array, "rows d"]) -> Float[Array, "rows n"]:
     """Encode many contexts at once."""
-    return jax.vmap(encoder)(contexts)  # type: ignore[arg-type]
+    encodings: Float[Array, "rows n"] = jax.vmap(encoder)(contexts)
+    return encodings

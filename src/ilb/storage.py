@@ -24,7 +24,7 @@ from safetensors.numpy import save as pack_arrays
 from ilb.errors import ModelFileError
 from ilb.logs import Schema
 from ilb.model import LatentModel, LinearReward, NoiseLevels, Provenance
-from ilb.networks import Affine, IdentityEncoder, InverseMixing, LeakyMixing, LeakyReward, MaxoutMLP, WhitenedEncoder
+from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, InverseMixing, LeakyMixing, LeakyReward, MaxoutMLP
 
 FORMAT = "ilb-latent-model"
 FORMAT_VERSION = 1
@@ -41,7 +41,7 @@ STORABLE: dict[str, type[eqx.Module]] = {
         LinearReward,
         MaxoutMLP,
         NoiseLevels,
-        WhitenedEncoder,
+        ComposedEncoder,
     )
 }
 """The modules that a file may name; a new encoder or reward model adds itself here."""
@@ -102,7 +102,9 @@ def load_model(path: Path) -> LatentModel:
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     if not file.is_file():
-        seen = "no such directory" if not path.exists() else "it is a file" if path.is_file() else f"no {MANIFEST} in it"
+        seen = (
+            "no such directory" if not path.exists() else "it is a file" if path.is_file() else f"no {MANIFEST} in it"
+        )
         raise ModelFileError(f"{path} is not a saved model ({seen}). Give the directory that `save` wrote.")
     try:
         manifest = json.loads(file.read_text())
@@ -131,7 +133,9 @@ def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return [_take_apart(item, f"{name}.{number}", arrays) for number, item in enumerate(value)]
     kind = type(value).__name__
     if STORABLE.get(kind) is type(value):
-        inner = {part.name: _take_apart(getattr(value, part.name), f"{name}.{part.name}", arrays) for part in fields(value)}
+        inner = {
+            part.name: _take_apart(getattr(value, part.name), f"{name}.{part.name}", arrays) for part in fields(value)
+        }
         return {"module": kind, "fields": inner}
     raise ModelFileError(f"{name} is a {kind}, which ILB can't save. Add it to `ilb.storage.STORABLE`.")
 

@@ -86,7 +86,11 @@ def record(
     latents, means, contexts, actions, rewards = (np.asarray(part) for part in histories)
     kept = np.arange(contexts.shape[1])[None, :] < lengths[:, None]
     logs = Logs.from_arrays(
-        contexts[kept], actions[kept], rewards[kept], instance=np.repeat(np.arange(instances), lengths), actions=means.shape[1]
+        contexts[kept],
+        actions[kept],
+        rewards[kept],
+        instance=np.repeat(np.arange(instances), lengths),
+        actions=means.shape[1],
     )
     return Recording(logs, latents, means)
 

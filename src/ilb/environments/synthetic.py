@@ -11,8 +11,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
-from ilb.model import LatentModel, NoiseLevels, RewardModel, known_linear_reward
+from ilb.model import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
+from ilb.types import RewardModel
 
 SLOPE = 0.2
 """Slope of the leaky ReLUs, as in the released code; the paper does not print one."""
@@ -132,11 +133,13 @@ def draw_linear_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> Rewa
 def draw_leaky_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> RewardModel:
     """Draw a two-layer leaky-ReLU reward: an orthogonal layer, then unit vectors."""
     key_hidden, key_theta = jr.split(key)
-    return LeakyReward(jr.orthogonal(key_hidden, latent_dim), _unit_rows(key_theta, actions, latent_dim), SLOPE)
+    return LeakyReward(
+        jr.orthogonal(key_hidden, latent_dim), _unit_rows(key_theta, actions, latent_dim), jnp.asarray(SLOPE)
+    )
 
 
 def _unit_rows(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "rows columns"]:
-    drawn = jr.normal(key, (rows, columns))
+    drawn: Float[Array, "rows columns"] = jr.normal(key, (rows, columns))
     return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
 
 
@@ -172,9 +175,9 @@ def draw_world(
     return SyntheticWorld(
         mixing=random_leaky_mixing(key_mixing, latent_dim, context_dim, layers, SLOPE),
         reward=draw_reward(key_reward, actions, latent_dim),
-        noise=GaussianNoise(1.0) if noise is None else noise,
+        noise=GaussianNoise() if noise is None else noise,
         latent_dim=latent_dim,
         actions=actions,
-        latent_std=latent_std,
-        reward_std=reward_std,
+        latent_std=jnp.asarray(latent_std),
+        reward_std=jnp.asarray(reward_std),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from ilb.errors import LogsError
+from ilb.logs.messages import one_line
 from ilb.logs.schema import Schema
 
 
@@ -45,7 +46,7 @@ def _build(columns: dict[str, tuple[list[Any], Any]], backend: Any) -> Any:
             series.append(nw.new_series(name, values, dtype, backend=backend))
         except Exception as error:  # each library has its own errors for what it can't hold
             raise LogsError(
-                f"{backend!r} can't hold column {name!r} ({type(error).__name__}: {error}). "
+                f"{backend!r} can't hold column {name!r} ({type(error).__name__}: {one_line(error)}). "
                 "Install that library, or try another of 'pandas', 'polars', 'pyarrow'."
             ) from error
     return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()

@@ -41,6 +41,15 @@ def near(name: str, names: Collection[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def one_line(error: Exception) -> str:
+    r"""What another library complained about, without its line breaks and final stop.
+
+    >>> one_line(ValueError("two names are equal:\n- 'x'."))
+    "two names are equal: - 'x'"
+    """
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def warn(message: str, category: type[IlbWarning]) -> None:
     """Warn, pointing at the line of the caller's code that led here rather than at a line of ILB."""
     level, frame = 2, sys._getframe(1)

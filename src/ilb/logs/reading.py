@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64, Int64, Shaped
 
 from ilb.errors import LogsError, SchemaError
 from ilb.logs import checks
@@ -39,12 +39,20 @@ class _Rows(NamedTuple):
     instance: Labels
     action: Labels
     reward: Float32[np.ndarray, " N"]
+    time: Shaped[np.ndarray, " N"] | None
+
+    def warn(self, roles: Roles) -> None:
+        """Tell what will be done with odd rows, once it is clear that the table can be used."""
+        if roles.time is not None and self.time is not None:
+            checks.warn_same_times(roles.time, self.instance.codes, self.time)
+        checks.warn_lost_outcomes(roles.action, roles.reward, self.action.codes, self.reward)
 
 
 def learn(table: nw.DataFrame[Any], roles: Roles, categorical: Sequence[str]) -> Parts:
     """Make a schema from this table, and the arrays that it gives."""
     rows = _read_rows(table, roles)
     checks.check_enough(roles.instance, rows.instance, roles.action, rows.action)
+    rows.warn(roles)
     checks.warn_unrewarded_actions(roles.action, roles.reward, rows.action, rows.reward)
     columns: list[Column] = []
     blocks = []
@@ -73,6 +81,7 @@ def apply(table: nw.DataFrame[Any], schema: Schema) -> Parts:
             f"column {schema.action!r} has actions that the schema does not know: {shown(unknown)} "
             f"({counted(lost, 'row')}); known are {shown(schema.actions)}. Drop these rows, or fit again with them."
         )
+    rows.warn(roles)
     return _assemble(schema, rows, schema.encode(table)[rows.order])
 
 
@@ -86,16 +95,12 @@ def _read_rows(table: nw.DataFrame[Any], roles: Roles) -> _Rows:
         raise LogsError(f"the table has no rows, only the columns {shown(table.columns, 30)}; expected past cases.")
     instances = read_labels(roles.instance, table[roles.instance])
     checks.check_instances(roles.instance, instances)
-    if roles.time is None:
-        order = np.argsort(instances.codes, kind="stable")
-    else:
-        times = read_times(roles.time, table[roles.time])
-        order = np.lexsort((times, instances.codes))
-        checks.warn_same_times(roles.time, instances.codes[order], times[order])
+    time = None if roles.time is None else read_times(roles.time, table[roles.time])
+    order = np.lexsort((instances.codes,) if time is None else (time, instances.codes))
     actions = read_labels(roles.action, table[roles.action])
     rewards = read_numbers(roles.reward, table[roles.reward], REWARD_EXPECTED).astype(np.float32)
-    checks.warn_lost_outcomes(roles.action, roles.reward, actions.codes, rewards)
-    return _Rows(order, instances.take(order), actions.take(order), rewards[order])
+    sorted_time = None if time is None else time[order]
+    return _Rows(order, instances.take(order), actions.take(order), rewards[order], sorted_time)
 
 
 def _learn_column(

@@ -14,7 +14,7 @@ import pyarrow.parquet
 from narwhals.exceptions import DuplicateError
 
 from ilb.errors import LogsError
-from ilb.logs.messages import near, shown
+from ilb.logs.messages import near, one_line, shown
 
 
 def open_table(frame: Any) -> nw.DataFrame[Any]:
@@ -28,7 +28,7 @@ def open_table(frame: Any) -> nw.DataFrame[Any]:
         table = nw.from_native(native)
         names = table.collect_schema().names() if isinstance(table, nw.LazyFrame) else table.columns
     except DuplicateError as error:
-        raise LogsError(f"column names must differ from each other. {error}. Rename or drop the copies.") from error
+        raise LogsError(f"column names must differ. {one_line(error)}. Rename or drop the copies.") from error
     except TypeError as error:
         raise LogsError(
             f"can't read a table from {type(frame).__name__!r}; expected a pandas, polars or pyarrow frame, or the "
@@ -67,8 +67,8 @@ def _read_path(path: Path) -> pa.Table:
         return reader(path)
     except (OSError, pa.ArrowException) as error:
         raise LogsError(
-            f"can't read {str(path)!r} as {path.suffix}: {error}. Check that the file is whole, or read it yourself "
-            "and pass the frame."
+            f"can't read {str(path)!r} as {path.suffix}: {one_line(error)}. Check that the file is whole, or read "
+            "it yourself and pass the frame."
         ) from error
 
 

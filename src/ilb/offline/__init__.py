@@ -1,0 +1,1 @@
+"""The offline stage: logs in, `LatentModel` out."""

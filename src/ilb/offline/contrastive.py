@@ -1,10 +1,10 @@
 r"""Mean-contrastive learning with tied prototypes: the default encoder (eq. NN_prob, eq. obj, and one step beyond).
 
-Under the paper's assumptions the contexts of instance c have encodings $f(x) \sim N(z_c, 1)$ in a suitable basis, so the
-optimal logits of eq. NN_prob are Gaussian log-densities: $q_c(x) = f(x)^\top w_c - |w_c|^2 / 2$ plus terms without c. The
-bias is tied to the prototype $w_c$, and the prototype need not be a parameter at all: it is the belief about $z_c$ after
-the other encodings of c in the batch. A step then costs the same for a hundred instances and for a hundred thousand, and
-nothing that is learned belongs to a particular instance.
+Under the paper's assumptions the contexts of instance c have encodings $f(x) \sim N(z_c, 1)$ in a suitable basis, so
+the optimal logits of eq. NN_prob are Gaussian log-densities: $q_c(x) = f(x)^\top w_c - |w_c|^2 / 2$ plus terms without
+c. The bias is tied to the prototype $w_c$, and the prototype need not be a parameter at all: it is the belief about
+$z_c$ after the other encodings of c in the batch. A step then costs the same for a hundred instances and for a hundred
+thousand, and nothing that is learned belongs to a particular instance.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def pad_histories(
 ) -> Histories:
     """Lay contexts (sorted by instance) out for drawing; `like` asks for at least these padded sizes."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    rows, instances = (max(_next_power(count), floor) for count, floor in zip((len(context), len(lengths)), like, strict=True))
+    rows, instances = (
+        max(_next_power(count), floor) for count, floor in zip((len(context), len(lengths)), like, strict=True)
+    )
     return Histories(
         jnp.asarray(np.pad(context, ((0, rows - len(context)), (0, 0)))),
         jnp.asarray(np.pad(starts, (0, instances - len(starts)))),
@@ -85,7 +87,7 @@ def _repeats_earlier(values: Int[Array, " size"]) -> Bool[Array, " size"]:
 
 
 class TiedParams(eqx.Module):
-    """The network f and the population of latent states, $z \\sim N(m, 1/\\lambda)$ in units of the noise of f(x)."""
+    r"""The network f and the population of latent states, $z \sim N(m, 1/\lambda)$ in units of the noise of f(x)."""
 
     network: MaxoutMLP
     population_mean: Float[Array, " n"]

@@ -100,7 +100,5 @@ def _losses(
     count = len(index)
     episode = Episode(contexts, jnp.asarray(real), ~jnp.eye(count, dtype=bool))
     encodings = jax.vmap(jax.vmap(params.network))(contexts)
-    losses = contrastive_losses(
-        encodings, episode, params.population_mean, jnp.exp(params.log_population_precision)
-    )
-    return np.asarray(jnp.sum(jnp.where(real, losses, 0.0), axis=1)) / real.sum(axis=1)
+    losses = contrastive_losses(encodings, episode, params.population_mean, jnp.exp(params.log_population_precision))
+    return np.asarray(jnp.sum(jnp.where(real, losses, 0.0), axis=1) / real.sum(axis=1))

@@ -1,4 +1,4 @@
-"""What every encoder recipe is: a frozen set of numbers with one method, `train`, for any number of encoders at once."""
+"""What an encoder recipe is: a frozen set of numbers with one method, `train`, for any number of encoders at once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ilb.logs import Logs
-from ilb.model import Encoder
 from ilb.networks import Affine
 from ilb.offline.training import Curve, Report, silent
+from ilb.types import Encoder
 
 Tree = TypeVar("Tree")
 
@@ -47,7 +47,10 @@ def describe_recipe(recipe: EncoderRecipe) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {"name": type(value).__name__, **{part.name: _plain(getattr(value, part.name)) for part in fields(value)}}
+        return {
+            "name": type(value).__name__,
+            **{part.name: _plain(getattr(value, part.name)) for part in fields(value)},
+        }
     return value
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ilb.model import Encoder
 from ilb.networks import encode_rows
+from ilb.types import Encoder
 
 CHUNK = 1 << 16
 """Rows encoded by one compiled call: large enough to be fast, small enough to need little memory."""

@@ -12,13 +12,14 @@ import numpy as np
 
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
-from ilb.model import Encoder, LatentModel, NoiseLevels, Provenance
+from ilb.model import LatentModel, NoiseLevels, Provenance
 from ilb.offline.dimension import choose_latent_dim
 from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.reward import fit_linear_reward, reward_cells
 from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import Report, silent
+from ilb.types import Encoder
 from ilb.version import __version__
 
 

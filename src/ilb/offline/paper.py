@@ -14,22 +14,22 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
-from ilb.networks import Affine, MaxoutMLP, WhitenedEncoder, encode_rows, random_maxout_mlp
+from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.training import MomentumSGD, Recipe, Report, minimise_many, silent
 from ilb.offline.whitening import fit_whitening
 
 
 class LabelledRows(NamedTuple):
-    """Inputs and the instance of each; rows from `count` on are padding."""
+    """Inputs and the instance of each; rows from `rows` on are padding."""
 
     inputs: Float[Array, "rows d"]
     instance: Int[Array, " rows"]
-    count: Int[Array, ""]
+    rows: Int[Array, ""]
 
 
 class SoftmaxHead(eqx.Module):
-    """Logits $q_c = W_c^\\top f(x) + b_c$ of eq. NN_prob; only differences between instances matter."""
+    r"""Logits $q_c = W_c^\top f(x) + b_c$ of eq. NN_prob; only differences between instances matter."""
 
     weights: Float[Array, "I n"]
     bias: Float[Array, " I"]
@@ -57,7 +57,7 @@ def _cross_entropy(logits: Float[Array, "batch I"], instance: Int[Array, " batch
 
 
 def _draw(key: PRNGKeyArray, rows: LabelledRows, size: int) -> tuple[Float[Array, "batch d"], Int[Array, " batch"]]:
-    index = jr.randint(key, (size,), 0, rows.count)
+    index = jr.randint(key, (size,), 0, rows.rows)
     return rows.inputs[index], rows.instance[index]
 
 
@@ -129,7 +129,7 @@ class PaperRecipe:
         result = minimise_many(keys_step, stage_two, start, rows, self.training, report=report)
         return [
             TrainedEncoder(
-                WhitenedEncoder(whitening, network),
+                ComposedEncoder(whitening, network),
                 curve_of_run(result.curve, run),
                 int(result.best_step[run]),
                 head.interrupted or result.interrupted,

@@ -30,7 +30,7 @@ class Cells(NamedTuple):
 
     instance: Int[np.ndarray, " cells"]
     action: Int[np.ndarray, " cells"]
-    count: Int[np.ndarray, " cells"]
+    rows: Int[np.ndarray, " cells"]
     mean: Float[np.ndarray, " cells"]
     deviation: Float[np.ndarray, " cells"]
 
@@ -74,24 +74,25 @@ def fit_linear_reward(
     actions, dim = len(labels), mean_encodings.shape[1]
     features = np.concatenate([mean_encodings, np.ones((len(mean_encodings), 1))], axis=1)[cells.instance]
     groups = [np.flatnonzero(cells.action == a) for a in range(actions)]
-    rows = np.array([cells.count[g].sum() for g in groups])
-    rare = (rows < RARE_FACTOR * (dim + 1)) | (np.array([len(g) for g in groups]) < 2 * (dim + 1))
+    totals = np.array([cells.rows[g].sum() for g in groups])
+    rare = (totals < RARE_FACTOR * (dim + 1)) | (np.array([len(g) for g in groups]) < 2 * (dim + 1))
     variance = _reward_variance(cells, groups)
 
-    grams = np.stack([(features[g] * cells.count[g, None]).T @ features[g] for g in groups])
-    moments = np.stack([features[g].T @ (cells.count[g] * cells.mean[g]) for g in groups])
+    grams = np.stack([(features[g] * cells.rows[g, None]).T @ features[g] for g in groups])
+    moments = np.stack([features[g].T @ (cells.rows[g] * cells.mean[g]) for g in groups])
     coefficients = np.zeros((actions, dim + 1))
-    for a in np.flatnonzero(~rare):
-        coefficients[a] = np.linalg.lstsq(grams[a], moments[a], rcond=None)[0]
+    for common in np.flatnonzero(~rare):
+        coefficients[common] = np.linalg.lstsq(grams[common], moments[common], rcond=None)[0]
     prior_mean, prior_covariance = _prior(coefficients[~rare], cells, features)
     prior_precision = np.linalg.inv(prior_covariance)
     if np.any(rare):
-        _warn_rare(labels, rows, rare, dim)
-    for a in np.flatnonzero(rare):
-        precision = prior_precision + grams[a] / variance[a]
-        coefficients[a] = np.linalg.solve(precision, prior_precision @ prior_mean + moments[a] / variance[a])
+        _warn_rare(labels, totals, rare, dim)
+    for scarce in np.flatnonzero(rare):
+        precision = prior_precision + grams[scarce] / variance[scarce]
+        moment = prior_precision @ prior_mean + moments[scarce] / variance[scarce]
+        coefficients[scarce] = np.linalg.solve(precision, moment)
 
-    blur = np.zeros(len(cells.count))
+    blur = np.zeros(len(cells.rows))
     if encoding_covariance is not None and lengths is not None:
         theta = coefficients[:, :dim]
         blur = np.einsum("ai,ij,aj->a", theta, encoding_covariance, theta)[cells.action] / lengths[cells.instance]
@@ -104,7 +105,7 @@ def fit_linear_reward(
             covariance[a] = np.linalg.inv(prior_precision + grams[a] / variance[a])
         else:
             inverse = np.linalg.pinv(grams[a])
-            spread = cells.count[g] * variance[a] + cells.count[g] ** 2 * (leftover + blur[g])
+            spread = cells.rows[g] * variance[a] + cells.rows[g] ** 2 * (leftover + blur[g])
             covariance[a] = inverse @ ((features[g] * spread[:, None]).T @ features[g]) @ inverse
     reward = LinearReward(
         jnp.asarray(coefficients[:, :dim], jnp.float32),
@@ -116,10 +117,10 @@ def fit_linear_reward(
 
 def _reward_variance(cells: Cells, groups: Sequence[np.ndarray]) -> Float[np.ndarray, " K"]:
     """Pool deviations within cells, which no error of the model can touch; actions share strength."""
-    freedom = np.array([(cells.count[g] - 1).sum() for g in groups])
+    freedom = np.array([(cells.rows[g] - 1).sum() for g in groups])
     deviation = np.array([cells.deviation[g].sum() for g in groups])
     if freedom.sum() > 0:
-        pooled = deviation.sum() / freedom.sum()
+        pooled = float(deviation.sum() / freedom.sum())
     else:  # no action was ever repeated in an instance: all that can be said is the spread around each action's mean
         pooled = float(np.mean([np.var(cells.mean[g]) for g in groups if len(g)]))
     pooled = max(pooled, 1e-12)
@@ -134,7 +135,7 @@ def _leftover_variance(
     parameters: int,
 ) -> float:
     """Find by moments what of the cells' residuals neither reward noise nor the noise of mean encodings explains."""
-    expected = variance[cells.action] / cells.count + blur
+    expected = variance[cells.action] / cells.rows + blur
     weight = 1 / expected
     inflation = len(residual) / max(len(residual) - parameters, 1)
     excess = np.sum(weight * (inflation * residual**2 - expected)) / np.sum(weight)
@@ -150,7 +151,7 @@ def _prior(
     spread = max(float(np.var(cells.mean)), 1e-12)
     if len(coefficients) < 2:
         mean = np.zeros(dim)
-        mean[-1] = np.average(cells.mean, weights=cells.count)
+        mean[-1] = np.average(cells.mean, weights=cells.rows)
         return mean, np.diag(spread / scale)
     mean = coefficients.mean(axis=0)
     variances = coefficients.var(axis=0, ddof=1)

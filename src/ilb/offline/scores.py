@@ -20,11 +20,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.model import Encoder, LatentModel, LinearReward
+from ilb.model import LatentModel, LinearReward
 from ilb.networks import IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
 from ilb.offline.reward import reward_cells
+from ilb.types import Encoder
 
 
 class Score(NamedTuple):
@@ -93,9 +94,7 @@ def _correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.asarray(a.T @ b / np.maximum(scale, 1e-300))
 
 
-def align(
-    encodings: Float[np.ndarray, "I m"], latents: Float[np.ndarray, "I n"]
-) -> Callable[[np.ndarray], np.ndarray]:
+def align(encodings: Float[np.ndarray, "I m"], latents: Float[np.ndarray, "I n"]) -> Callable[[np.ndarray], np.ndarray]:
     """Fit the best affine map from mean encodings to latent states (thm:id_latent leaves this map open)."""
     design = np.concatenate([encodings, np.ones((len(encodings), 1))], axis=1)
     coefficients = np.linalg.lstsq(design, latents, rcond=None)[0]
@@ -179,8 +178,8 @@ def reference_models(training: Logs, oracle: Encoder | None = None) -> Mapping[s
     on_contexts = complete_model(IdentityEncoder(), training)
     references["mean contexts"] = on_contexts
     cells = reward_cells(training)
-    weight = np.bincount(cells.action, weights=cells.count, minlength=training.actions)
-    total = np.bincount(cells.action, weights=cells.count * cells.mean, minlength=training.actions)
+    weight = np.bincount(cells.action, weights=cells.rows, minlength=training.actions)
+    total = np.bincount(cells.action, weights=cells.rows * cells.mean, minlength=training.actions)
     overall = total.sum() / weight.sum()
     average = np.where(weight > 0, total / np.maximum(weight, 1), overall)
     constant = LinearReward(

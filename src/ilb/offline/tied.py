@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.networks import Affine, WhitenedEncoder, random_maxout_mlp
+from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, random_maxout_mlp
 from ilb.offline.contrastive import Histories, TiedContrast, TiedParams, pad_histories
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.encodings import encode_contexts, measure_scatter
@@ -47,7 +47,7 @@ class TiedRecipe:
         result = self._minimise(keys, logs, whitenings, latent_dim, report)
         return [
             TrainedEncoder(
-                _canonical(WhitenedEncoder(whitening, params.network), table),
+                _canonical(whitening, params.network, table),
                 curve_of_run(result.curve, run),
                 int(result.best_step[run]),
                 result.interrupted,
@@ -92,7 +92,7 @@ class TiedRecipe:
         return logs.select(np.sort(order[held:])), logs.select(np.sort(order[:held]))
 
     def _loss(self, logs: Sequence[Logs]) -> TiedContrast:
-        """Fit the shape of a batch to the logs: few instances or short histories would only be drawn again and again."""
+        """Fit the shape of a batch to the logs: few instances or short histories would only be drawn repeatedly."""
         longest = max(int(table.lengths.max()) for table in logs)
         if longest < 2:
             raise FitError(
@@ -112,13 +112,14 @@ def stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> Histo
     )
 
 
-def _canonical(encoder: WhitenedEncoder, logs: Logs) -> WhitenedEncoder:
-    """Turn the latent basis so that noise has covariance one and the population is centred, uncorrelated and ordered."""
-    scatter = measure_scatter(encode_contexts(encoder, logs.context), logs.starts)
+def _canonical(whitening: Affine, network: MaxoutMLP, logs: Logs) -> ComposedEncoder:
+    """Turn the basis so that noise has covariance one and the population is centred, uncorrelated and ordered."""
+    scatter = measure_scatter(encode_contexts(ComposedEncoder(whitening, network), logs.context), logs.starts)
     unit = np.linalg.inv(np.linalg.cholesky(scatter.encoding_covariance)).T
     variances, directions = np.linalg.eigh(unit.T @ scatter.population_covariance @ unit)
     matrix = unit @ directions[:, np.argsort(-variances)]
     signs = np.where(matrix[np.abs(matrix).argmax(axis=0), np.arange(len(matrix))] < 0, -1.0, 1.0)
     matrix = matrix * signs
     shift = -scatter.population_mean @ matrix
-    return encoder.then(Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(shift, jnp.float32)))
+    basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(shift, jnp.float32))
+    return ComposedEncoder(whitening, network.then(basis))

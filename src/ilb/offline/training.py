@@ -1,7 +1,7 @@
 """`minimise`: the only training loop of the project.
 
-The loss draws its own minibatch from the data with the key it is given, so the loop knows nothing of batches, classes or
-sequences. A chunk of steps is one compiled loop; between chunks it scores, reports, and can be interrupted.
+The loss draws its own minibatch from the data with the key it is given, so the loop knows nothing of batches, classes
+or sequences. A chunk of steps is one compiled loop; between chunks it scores, reports, and can be interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from ilb.errors import FitError
 
 Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
-"""`loss(params, data, key)`; a module-level function or a frozen dataclass, so that equal losses share a compilation."""
+"""`loss(params, data, key)`: a module-level function or a frozen dataclass, so that equal losses compile once."""
 
 SCORING_DRAWS = 16
 """Minibatches that a validation score averages: the same ones each time, so that scores are comparable."""
@@ -162,7 +162,7 @@ def minimise_many(
     validation: PyTree = None,
     report: Report = silent,
 ) -> Minimised:
-    """Run `minimise` for many keys at once: every leaf of `params`, `data` and `validation` has a leading axis of runs."""
+    """Run `minimise` for many keys at once; all leaves of `params`, `data`, `validation` have a run axis first."""
     keys_step, keys_score = jax.vmap(jr.split, out_axes=1)(keys)
     state = _start(params, recipe)
     steps: list[int] = []

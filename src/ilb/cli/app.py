@@ -1,0 +1,152 @@
+"""The commands and their options; the work is in the library, which is imported only when a command runs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ilb.cli.console import notes, say, show_warning
+from ilb.errors import IlbError
+from ilb.version import __version__
+
+app = typer.Typer(
+    help="Identifiable latent bandits: learn from the records of earlier people what is best for the next one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+simulate = typer.Typer(help="Write logs of a simulated world.", no_args_is_help=True)
+app.add_typer(simulate, name="simulate")
+
+Out = Annotated[Path, typer.Option(help="Where to write.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"ilb {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version
+
+
+@simulate.command("synthetic")
+def simulate_synthetic(
+    out: Annotated[Path, typer.Option(help="Table to write (.parquet or .csv); test table and world go beside it.")],
+    instances: Annotated[int, typer.Option(min=2, help="Instances in the logs.")] = 100,
+    test_instances: Annotated[int, typer.Option(min=0, help="Further instances for a test table.")] = 500,
+    length: Annotated[int, typer.Option(min=1, help="Rows of each instance.")] = 200,
+    latent_dim: Annotated[int, typer.Option(min=1, help="Dimension n of the latent state.")] = 5,
+    context_dim: Annotated[int | None, typer.Option(min=1, help="Dimension d of the context (default n).")] = None,
+    layers: Annotated[int, typer.Option(min=2, help="Layers L of the emission.")] = 2,
+    actions: Annotated[int, typer.Option(min=2, help="Number K of actions.")] = 20,
+    noise: Annotated[str, typer.Option(help="Latent noise: gaussian, laplace or uniform.")] = "gaussian",
+    noise_scale: Annotated[float, typer.Option(help="Its scale (standard deviation, Laplace scale, width).")] = 1.0,
+    reward: Annotated[str, typer.Option(help="Rewards: linear or leaky (two-layer leaky ReLU).")] = "linear",
+    reward_std: Annotated[float, typer.Option(min=0, help="Standard deviation of reward noise.")] = 0.5,
+    confounding: Annotated[float, typer.Option(min=0, help="How much logged actions depend on z and x.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of the world and its logs.")] = 0,
+) -> None:
+    """Write logs of the paper's synthetic world."""
+    from ilb.cli.work import write_simulation
+    from ilb.environments.specification import SyntheticSpecification
+
+    specification = SyntheticSpecification(
+        seed=seed,
+        latent_dim=latent_dim,
+        context_dim=latent_dim if context_dim is None else context_dim,
+        layers=layers,
+        actions=actions,
+        noise=noise,
+        noise_scale=noise_scale,
+        reward=reward,
+        reward_std=reward_std,
+        confounding=confounding,
+        instances=instances,
+        test_instances=test_instances,
+        length=length,
+    )
+    write_simulation(specification, out)
+
+
+@app.command()
+def fit(
+    logs: Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")],
+    instance: Annotated[str, typer.Option(help="Column that says who.")],
+    action: Annotated[str, typer.Option(help="Column that says what was done.")],
+    reward: Annotated[str, typer.Option(help="Column that says what came of it.")],
+    out: Annotated[Path, typer.Option(help="Directory to save the model in.")],
+    time: Annotated[str | None, typer.Option(help="Column that says when (default: the table's order).")] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(help="Column that was observed; repeat it (default: all other columns).")
+    ] = None,
+    categorical: Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")] = None,
+    latent_dim: Annotated[int | None, typer.Option(help="Latent dimension (default: chosen by held-out fit).")] = None,
+    recipe: Annotated[str, typer.Option(help="How the encoder is learned: tied (ours) or paper.")] = "tied",
+    test_share: Annotated[float, typer.Option(min=0, max=0.9, help="Share of instances held out for scores.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,
+) -> None:
+    """Learn a latent model from logs and save it."""
+    from ilb.cli.work import fit_table
+
+    columns: dict[str, Any] = {
+        "instance": instance,
+        "time": time,
+        "action": action,
+        "reward": reward,
+        "context": context or None,
+        "categorical": categorical or (),
+    }
+    fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
+
+
+@app.command()
+def score(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    logs: Annotated[Path, typer.Argument(help="Table of instances that the model has not seen.")],
+    train: Annotated[
+        Path | None, typer.Option(help="The table the model was fitted on; adds the reference lines.")
+    ] = None,
+    world: Annotated[
+        Path | None, typer.Option(help="The .world.json that `ilb simulate` wrote; adds scores against the truth.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Score a saved model on unseen instances."""
+    from ilb.cli.work import score_table
+
+    score_table(model, logs, train=train, world=world, as_json=as_json)
+
+
+@app.command()
+def demo(
+    out: Out = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+) -> None:
+    """Simulate logs, learn a model from them, and score it: the whole offline stage in one minute."""
+    from ilb.cli.demo import run_demo
+
+    run_demo(out, seed)
+
+
+def main() -> None:
+    """Run the command line; errors that ILB raises on purpose are printed without a traceback."""
+    warnings.showwarning = show_warning
+    try:
+        app()
+    except IlbError as error:
+        notes.print(f"[bold red]Error:[/] {error}", highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        notes.print("Stopped.")
+        sys.exit(130)

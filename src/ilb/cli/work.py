@@ -1,0 +1,142 @@
+"""What the commands do, with progress and results on the console."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from ilb.cli.console import layout_scores, notes, results, say
+from ilb.environments import Recording
+from ilb.environments.specification import SyntheticSpecification
+from ilb.errors import IlbError, LogsError
+from ilb.logs import Logs, NumericColumn, Schema
+from ilb.model import LatentModel
+from ilb.networks import Affine, ComposedEncoder
+from ilb.offline.encoder_recipe import EncoderRecipe
+from ilb.offline.fit import fit
+from ilb.offline.paper import PaperRecipe
+from ilb.offline.scores import FitScores, Truth, reference_models, score_model
+from ilb.offline.tied import TiedRecipe
+from ilb.progress import progress_bar
+from ilb.types import Encoder
+
+RECIPES: dict[str, type[EncoderRecipe]] = {"tied": TiedRecipe, "paper": PaperRecipe}
+THIS_MODEL = "this model"
+
+
+def write_simulation(specification: SyntheticSpecification, out: Path) -> None:
+    """Record a world and write training table, test table and the world itself."""
+    world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
+    recorded = specification.record()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    recorded.training.logs.write(out)
+    say(f"wrote {out}: {recorded.training.logs.describe()}")
+    if recorded.test is not None:
+        recorded.test.logs.write(test_file)
+        say(f"wrote {test_file}: {recorded.test.logs.describe()}")
+    specification.save(world_file)
+    say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
+
+
+def fit_table(
+    path: Path,
+    columns: Mapping[str, Any],
+    out: Path,
+    *,
+    latent_dim: int | None,
+    recipe: str,
+    test_share: float,
+    seed: int,
+) -> LatentModel:
+    """Read a table, learn a model from it, score it on held-out instances, save it."""
+    if recipe not in RECIPES:
+        raise IlbError(f"--recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
+    logs = Logs.from_frame(path, **columns)
+    say(f"read {path}: {logs.describe()}")
+    training, test = (logs, None) if test_share == 0 else logs.split_instances((1 - test_share, test_share), seed=seed)
+    with progress_bar("Learning the encoder", notes) as report:
+        model = fit(training, latent_dim=latent_dim, recipe=RECIPES[recipe](), seed=seed, report=report)
+    assert model.provenance is not None
+    for note in model.provenance.notes:
+        say(note)
+    if test is not None:
+        lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
+        results.print(layout_scores(f"{test.instances} held-out instances", lines))
+        scores = {name: _plain_scores(line) for name, line in lines.items()}
+        model = eqx.tree_at(
+            lambda m: m.provenance, model, replace(model.provenance, scores=scores), is_leaf=lambda x: x is None
+        )
+    model.save(out)
+    say(f"saved {model} in {out}")
+    return model
+
+
+def score_table(
+    model_path: Path, logs_path: Path, *, train: Path | None, world: Path | None, as_json: bool
+) -> dict[str, FitScores]:
+    """Score a saved model on a table, with as many references and truths as the files given allow."""
+    model = LatentModel.load(model_path)
+    if model.schema is None:
+        raise IlbError(f"{model_path} has no schema, so it does not say which columns of a table to read.")
+    test = Logs.from_frame(logs_path, schema=model.schema)
+    training = None if train is None else Logs.from_frame(train, schema=model.schema)
+    truth = known = oracle = None
+    if world is not None:
+        recorded = SyntheticSpecification.load(world).record()
+        truth = _truth(recorded.test, test, logs_path, world)
+        oracle = _on_scaled(recorded.world.oracle().encoder, model.schema)
+        if training is not None:
+            known = (training, _truth(recorded.training, training, train, world))
+    models = {THIS_MODEL: model}
+    if training is not None:
+        models.update(reference_models(training, oracle))
+    lines = _scores(models, test, truth, known)
+    if as_json:
+        results.print_json(json.dumps({name: _plain_scores(line) for name, line in lines.items()}))
+    else:
+        results.print(layout_scores(f"{test.instances} unseen instances of {logs_path}", lines))
+    return lines
+
+
+def _scores(
+    models: Mapping[str, LatentModel],
+    test: Logs,
+    truth: Truth | None = None,
+    known: tuple[Logs, Truth] | None = None,
+) -> dict[str, FitScores]:
+    return {name: score_model(model, test, truth, known) for name, model in models.items()}
+
+
+def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
+    """Look the instances of a table up in the recording they come from."""
+    known = 0 if recording is None else recording.logs.instances
+    strangers = [label for label in logs.instance_labels if label not in range(known)]
+    if recording is None or strangers:
+        raise LogsError(
+            f"{path} and {world} do not belong together: the world recorded {known} such instances, numbered from 0, "
+            f"and the table has {len(strangers)} others, such as {strangers[0]!r}."
+        )
+    order = np.array(logs.instance_labels, dtype=int)
+    return Truth(recording.latents[order], recording.mean_rewards[order])
+
+
+def _on_scaled(encoder: Encoder, schema: Schema) -> Encoder:
+    """Let an encoder of raw contexts read scaled ones."""
+    columns = [column for column in schema.context if isinstance(column, NumericColumn)]
+    std, mean = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("std", "mean"))
+    return ComposedEncoder(Affine(jnp.diag(std), mean), encoder)
+
+
+def _plain_scores(scores: FitScores) -> dict[str, Any]:
+    return {
+        name: {"value": round(score.value, 6), "standard_error": round(score.standard_error, 6)}
+        for name, score in scores._asdict().items()
+        if score is not None
+    }

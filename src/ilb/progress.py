@@ -1,0 +1,41 @@
+"""A progress bar with the time left, for anything that reports (step, steps, loss)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ilb.offline.training import Report
+
+
+@contextmanager
+def progress_bar(description: str, console: Console | None = None) -> Iterator[Report]:
+    """Show a bar while the block runs; a step count that starts again begins the bar anew.
+
+    >>> with progress_bar("Training", Console(quiet=True)) as report:
+    ...     report(100, 200, 1.5)
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=None, loss="-")
+        last = 0
+
+        def report(step: int, steps: int, loss: float) -> None:
+            nonlocal last
+            if step <= last:
+                progress.reset(task)
+            last = step
+            progress.update(task, completed=step, total=steps, loss=f"{loss:.3f}")
+
+        yield report
