@@ -10,6 +10,7 @@ from ilb.errors import (
     ModelFileError,
     RareActionWarning,
     SchemaError,
+    WorldError,
 )
 from ilb.logs import Logs, Schema
 from ilb.model import LatentModel, LinearReward, NoiseLevels, Provenance
@@ -40,6 +41,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TiedRecipe",
+    "WorldError",
     "__version__",
     "choose_latent_dim",
     "fit",

@@ -4,6 +4,7 @@ IlbError
 ├── LogsError            the table of past cases, or a new row, does not fit what was promised
 │   └── SchemaError      a new table does not have the columns or labels the model was fitted with
 ├── FitError             the logs are readable, but no model can be learned from them
+├── WorldError           a simulated world can't be made, or a file does not describe one
 └── ModelFileError       a saved model is damaged, foreign, or from a newer version
 
 IlbWarning
@@ -27,6 +28,10 @@ class SchemaError(LogsError):
 
 class FitError(IlbError, ValueError):
     """No model can be learned from these logs."""
+
+
+class WorldError(IlbError, ValueError):
+    """A simulated world can't be made from these numbers or this file."""
 
 
 class ModelFileError(IlbError, ValueError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from ilb.cli.console import notes, say, show_warning
 from ilb.errors import IlbError
@@ -145,7 +146,7 @@ def main() -> None:
     try:
         app()
     except IlbError as error:
-        notes.print(f"[bold red]Error:[/] {error}", highlight=False)
+        notes.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         notes.print("Stopped.")

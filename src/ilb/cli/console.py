@@ -48,21 +48,21 @@ HEADINGS = {
 
 
 def layout_scores(title: str, lines: Mapping[str, Any]) -> Table:
-    """Lay out scores, a line for each model; columns that nobody has are left out."""
-    shown = [name for name in HEADINGS if any(getattr(scores, name) is not None for scores in lines.values())]
+    """Lay out scores: a column for each model, a row for each score that any of them has."""
     table = Table(title=title, title_justify="left")
-    table.add_column("model")
-    for name in shown:
-        table.add_column(HEADINGS[name], justify="right")
-    for model, scores in lines.items():
-        cells = []
-        for name in shown:
-            score = getattr(scores, name)
-            if score is None:
-                cells.append("-")
-            elif name == "best_action":
-                cells.append(f"{100 * score.value:.1f} ± {100 * score.standard_error:.1f} %")
-            else:
-                cells.append(f"{score.value:.3f} ± {score.standard_error:.3f}")
-        table.add_row(model, *cells)
+    table.add_column("")
+    for model in lines:
+        table.add_column(model, justify="right")
+    for name, heading in HEADINGS.items():
+        scores = [getattr(line, name) for line in lines.values()]
+        if any(score is not None for score in scores):
+            table.add_row(heading, *(_shown(name, score) for score in scores))
     return table
+
+
+def _shown(name: str, score: Any) -> str:
+    if score is None:
+        return "-"
+    if name == "best_action":
+        return f"{100 * score.value:.1f} ± {100 * score.standard_error:.1f} %"
+    return f"{score.value:.3f} ± {score.standard_error:.3f}"

@@ -35,12 +35,11 @@ def write_simulation(specification: SyntheticSpecification, out: Path) -> None:
     """Record a world and write training table, test table and the world itself."""
     world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
     recorded = specification.record()
-    out.parent.mkdir(parents=True, exist_ok=True)
     recorded.training.logs.write(out)
-    say(f"wrote {out}: {recorded.training.logs.describe()}")
+    say(f"wrote {out}: {recorded.training.logs.describe().sentence()}")
     if recorded.test is not None:
         recorded.test.logs.write(test_file)
-        say(f"wrote {test_file}: {recorded.test.logs.describe()}")
+        say(f"wrote {test_file}: {recorded.test.logs.describe().sentence()}")
     specification.save(world_file)
     say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
 
@@ -59,7 +58,7 @@ def fit_table(
     if recipe not in RECIPES:
         raise IlbError(f"--recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
     logs = Logs.from_frame(path, **columns)
-    say(f"read {path}: {logs.describe()}")
+    say(f"read {path}: {logs.describe().sentence()}")
     training, test = (logs, None) if test_share == 0 else logs.split_instances((1 - test_share, test_share), seed=seed)
     with progress_bar("Learning the encoder", notes) as report:
         model = fit(training, latent_dim=latent_dim, recipe=RECIPES[recipe](), seed=seed, report=report)

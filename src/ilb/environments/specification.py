@@ -22,7 +22,7 @@ from ilb.environments.synthetic import (
     draw_linear_reward,
     draw_world,
 )
-from ilb.errors import LogsError
+from ilb.errors import WorldError
 
 NOISES: dict[str, Callable[[Any], LatentNoise]] = {
     "gaussian": GaussianNoise,
@@ -62,7 +62,7 @@ class SyntheticSpecification:
     def __post_init__(self) -> None:
         for name, known in (("noise", NOISES), ("reward", REWARDS)):
             if getattr(self, name) not in known:
-                raise LogsError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+                raise WorldError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
 
     def world(self) -> SyntheticWorld:
         """Draw the world."""
@@ -107,7 +107,7 @@ class SyntheticSpecification:
             kind = stored.pop("environment")
             specification = SyntheticSpecification(**stored)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LogsError(f"{path} is not a world that `ilb simulate` wrote: {error}.") from error
+            raise WorldError(f"{path} is not a world that `ilb simulate` wrote: {error}.") from error
         if kind != "synthetic":
-            raise LogsError(f"{path} describes a {kind!r} environment; only 'synthetic' is known here.")
+            raise WorldError(f"{path} describes a {kind!r} environment; only 'synthetic' is known here.")
         return specification

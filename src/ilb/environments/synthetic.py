@@ -11,6 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
+from ilb.errors import WorldError
 from ilb.model import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
 from ilb.types import RewardModel
@@ -139,8 +140,8 @@ def draw_leaky_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> Rewar
 
 
 def _unit_rows(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "rows columns"]:
-    drawn: Float[Array, "rows columns"] = jr.normal(key, (rows, columns))
-    return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
+    drawn = jr.normal(key, (rows, columns))
+    return jnp.asarray(drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 def draw_world(
@@ -165,12 +166,12 @@ def draw_world(
     """
     context_dim = latent_dim if context_dim is None else context_dim
     if context_dim < latent_dim:
-        raise ValueError(
+        raise WorldError(
             f"the emission must be injective, so the context needs at least as many dimensions as the latent state: "
             f"got context_dim={context_dim} < latent_dim={latent_dim}."
         )
     if layers < 2:
-        raise ValueError(f"an emission has at least 2 layers (one nonlinear stage); got layers={layers}.")
+        raise WorldError(f"an emission has at least 2 layers (one nonlinear stage); got layers={layers}.")
     key_mixing, key_reward = jr.split(key)
     return SyntheticWorld(
         mixing=random_leaky_mixing(key_mixing, latent_dim, context_dim, layers, SLOPE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ilb.logs.roles import assign_roles, names_of
 from ilb.logs.schema import Schema
 from ilb.logs.splits import earlier_rows, instance_parts
 from ilb.logs.summary import Summary
-from ilb.logs.tables import open_table
+from ilb.logs.tables import open_table, write_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,6 +179,10 @@ class Logs:
         time = np.arange(self.rows) - self.starts[self.instance]
         arrays = {"context": self.context, "action": self.action, "reward": self.reward}
         return write_frame(self.schema, instance=labels, time=time, **arrays, backend=backend)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table of `to_frame` to a .csv or .parquet file, for `ilb fit` or anybody else."""
+        write_table(self.to_frame("pyarrow"), Path(path))
 
     def select(self, instances: ArrayLike) -> Logs:
         """Only these instances, given by number or by a mask, in this order; one given twice becomes two.

@@ -51,6 +51,22 @@ class Summary:
             missing_rewards=int(np.count_nonzero(np.isnan(reward))),
         )
 
+    def sentence(self) -> str:
+        """The counts in one line."""
+        missing = {
+            "a missing context": self.missing_contexts,
+            "no action": self.missing_actions,
+            "no reward": self.missing_rewards,
+        }
+        lacking = "".join(f", {count:,} rows with {what}" for what, count in missing.items() if count)
+        span = f"{self.shortest_history:,} to {self.longest_history:,}"
+        if self.shortest_history == self.longest_history:
+            span = f"{self.longest_history:,}"
+        return (
+            f"{self.rows:,} rows of {self.instances:,} instances ({span} each), "
+            f"{self.context_columns:,} context columns, {self.actions:,} actions{lacking}"
+        )
+
     def __str__(self) -> str:
         lines = {
             "rows": f"{self.rows:,}",

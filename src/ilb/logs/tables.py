@@ -43,6 +43,22 @@ def open_table(frame: Any) -> nw.DataFrame[Any]:
     return table.collect() if isinstance(table, nw.LazyFrame) else table
 
 
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table as CSV or Parquet, by the suffix of the path."""
+    writers: dict[str, Callable[[pa.Table, Path], None]] = {
+        ".csv": pyarrow.csv.write_csv,
+        ".parquet": pyarrow.parquet.write_table,
+    }
+    writer = writers.get(path.suffix.lower())
+    if writer is None:
+        raise LogsError(f"can't write {path}: its suffix {path.suffix!r} is neither .csv nor .parquet. Rename it.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer(table, path)
+    except OSError as error:
+        raise LogsError(f"can't write {path}: {one_line(error)}.") from error
+
+
 def require_columns(wanted: Collection[str], columns: list[str], error: type[LogsError]) -> None:
     """Raise unless all wanted columns are in the table."""
     lost = [name for name in wanted if name not in columns]

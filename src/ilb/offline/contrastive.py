@@ -34,11 +34,9 @@ class Histories(NamedTuple):
 def pad_histories(
     context: Float[np.ndarray, "rows d"], lengths: Int[np.ndarray, " instances"], like: tuple[int, int] = (0, 0)
 ) -> Histories:
-    """Lay contexts (sorted by instance) out for drawing; `like` asks for at least these padded sizes."""
+    """Lay contexts (sorted by instance) out for drawing, with room for `like` rows and instances at least."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    rows, instances = (
-        max(_next_power(count), floor) for count, floor in zip((len(context), len(lengths)), like, strict=True)
-    )
+    rows, instances = _next_power(max(len(context), like[0])), _next_power(max(len(lengths), like[1]))
     return Histories(
         jnp.asarray(np.pad(context, ((0, rows - len(context)), (0, 0)))),
         jnp.asarray(np.pad(starts, (0, instances - len(starts)))),
@@ -122,26 +120,21 @@ def contrastive_losses(
     r"""Score each encoding against the beliefs about every instance of the episode (eq. obj with Gaussian logits).
 
     After s encodings that sum to S the belief about $z_c$ has precision $s + \lambda$ and mean
-    $(S + \lambda m) / (s + \lambda)$, and a further encoding has that mean and variance $1 + 1 / (s + \lambda)$. An
-    encoding never counts in the belief about its own instance.
+    $(S + \lambda m) / (s + \lambda)$, and a further encoding has that mean and variance $1 + 1 / (s + \lambda)$. The
+    j-th encoding of an instance meets beliefs that leave out the j-th encoding of *every* instance: were it left out of
+    its own alone, the true instance would stand out by its smaller s, and the truth would not be the optimum.
     """
-    kept = jnp.where(episode.fresh[..., None], encodings, 0.0)
-    total, count = kept.sum(axis=1), episode.fresh.sum(axis=1)[:, None].astype(encodings.dtype)
-    prior = population_precision * population_mean
-
-    precision = count + population_precision
-    mean, variance = (total + prior) / precision, 1 + 1 / precision
-    # |x - mean|^2 / variance expanded, so that all pairs of encodings and instances are one matrix product.
+    fresh = episode.fresh[..., None]
+    kept = jnp.where(fresh, encodings, 0.0)
+    precision = fresh.sum(axis=1, keepdims=True) - fresh + population_precision
+    mean = (kept.sum(axis=1, keepdims=True) - kept + population_precision * population_mean) / precision
+    variance = 1 + 1 / precision
+    # |x - mean|^2 / variance expanded, so that all pairs of encodings and instances are one product of matrices.
     features = jnp.concatenate([encodings**2, encodings], axis=-1)
     weights = jnp.concatenate([1 / variance, -2 * mean / variance], axis=-1)
     constant = (mean**2 / variance + jnp.log(variance)).sum(axis=-1)
-    others = -0.5 * (features @ weights.T + constant)
-
-    own_precision = jnp.maximum(count - 1, 0)[:, None, :] + population_precision
-    own_mean = (total[:, None, :] - encodings + prior) / own_precision
-    own_variance = 1 + 1 / own_precision
-    own = -0.5 * ((encodings - own_mean) ** 2 / own_variance + jnp.log(own_variance)).sum(axis=-1)
-
-    rivals = jnp.where(episode.rival[:, None, :], others, -jnp.inf)
-    log_normaliser = jax.nn.logsumexp(jnp.concatenate([rivals, own[..., None]], axis=-1), axis=-1)
-    return log_normaliser - own
+    logits = -0.5 * (jnp.einsum("cjf,kjf->cjk", features, weights) + constant.T)
+    instances = jnp.arange(len(encodings))
+    own = logits[instances, :, instances]
+    competing = episode.rival | jnp.eye(len(encodings), dtype=bool)
+    return jax.nn.logsumexp(jnp.where(competing[:, None, :], logits, -jnp.inf), axis=-1) - own

@@ -20,8 +20,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.model import LatentModel, LinearReward
-from ilb.networks import IdentityEncoder
+from ilb.model import LatentModel, known_linear_reward
+from ilb.networks import Affine, IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
 from ilb.offline.reward import reward_cells
@@ -154,6 +154,8 @@ def score_model(
         return scores
     logs, known = training
     encodings = encode_contexts(model.encoder, logs.context)
+    if not np.any(np.ptp(encodings, axis=0)):
+        return scores
     training_means = instance_means(encodings, logs.starts)
     aligned = align(training_means, known.latents)(mean_encodings)
     coordinates = np.repeat(np.arange(len(aligned)), aligned.shape[1])
@@ -182,10 +184,8 @@ def reference_models(training: Logs, oracle: Encoder | None = None) -> Mapping[s
     total = np.bincount(cells.action, weights=cells.rows * cells.mean, minlength=training.actions)
     overall = total.sum() / weight.sum()
     average = np.where(weight > 0, total / np.maximum(weight, 1), overall)
-    constant = LinearReward(
-        jnp.zeros((training.actions, training.width)),
-        jnp.asarray(average, jnp.float32),
-        jnp.zeros((training.actions, training.width + 1, training.width + 1)),
-    )
-    references["best on average"] = LatentModel(IdentityEncoder(), constant, on_contexts.noise, training.schema)
+    # An encoder that sees nothing: every instance gets the same prediction.
+    blind = Affine(jnp.zeros((training.width, 1)), jnp.zeros(1))
+    constant = known_linear_reward(jnp.zeros((training.actions, 1)), jnp.asarray(average, jnp.float32))
+    references["best on average"] = LatentModel(blind, constant, on_contexts.noise, training.schema)
     return references

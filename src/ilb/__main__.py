@@ -1,0 +1,5 @@
+"""`python -m ilb` is `ilb`."""
+
+from ilb.cli import main
+
+main()

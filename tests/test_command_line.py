@@ -1,0 +1,121 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ilb import LatentModel
+
+
+def ilb(*arguments, cwd, expect=0):
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
+    command = [sys.executable, "-m", "ilb", *map(str, arguments)]
+    finished = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert finished.returncode == expect, finished.stdout + finished.stderr
+    return finished.stdout + finished.stderr
+
+
+COLUMNS = ("--instance", "instance", "--time", "time", "--action", "action", "--reward", "reward")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    sizes = ("--instances", 60, "--test-instances", 80, "--length", 40, "--latent-dim", 2, "--actions", 4)
+    output = ilb("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
+    assert "2,400 rows of 60 instances (40 each)" in output
+    output = ilb("fit", "logs.parquet", *COLUMNS, "--latent-dim", 2, "--out", "model", cwd=folder)
+    assert "12 held-out instances" in output
+    return folder
+
+
+def test_simulate_fit_and_score_follow_one_another(folder):
+    arguments = ("model", "logs.test.parquet", "--train", "logs.parquet", "--world", "logs.world.json", "--json")
+    scores = json.loads(ilb("score", *arguments, cwd=folder))
+    assert set(scores) == {"this model", "oracle", "mean contexts", "best on average"}
+    assert scores["this model"]["affine_r2"]["value"] > scores["mean contexts"]["affine_r2"]["value"] - 0.05
+    assert scores["oracle"]["best_action"]["value"] > 0.7 > scores["best on average"]["best_action"]["value"]
+    assert 0 < scores["this model"]["reward_r2"]["standard_error"] < 0.2
+    assert "affine_r2" not in scores["best on average"]
+
+
+def test_without_a_world_only_what_can_be_known_is_scored(folder):
+    scores = json.loads(ilb("score", "model", "logs.test.parquet", "--json", cwd=folder))
+    assert set(scores) == {"this model"}
+    assert set(scores["this model"]) == {"reward_r2"}
+
+
+def test_the_saved_model_remembers_its_scores_and_columns(folder):
+    model = LatentModel.load(folder / "model")
+    assert model.schema.instance == "instance"
+    assert [column.name for column in model.schema.context] == ["x1", "x2"]
+    assert set(model.provenance.scores) == {"this model", "mean contexts", "best on average"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "nowhere.csv", *COLUMNS, "--out", "m"), "nowhere.csv"),
+        (("fit", "logs.parquet", *COLUMNS[:-1], "rewards", "--out", "m"), "no column 'rewards'.*'reward'"),
+        (("fit", "logs.parquet", *COLUMNS, "--recipe", "magic", "--out", "m"), "tied, paper; got 'magic'"),
+        (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "latent_dim=9 with 2 columns"),
+        (("score", "logs.parquet", "logs.parquet"), "not a saved model"),
+        (("score", "model", "logs.parquet", "--world", "logs.test.parquet"), "not a world"),
+        (
+            ("simulate", "synthetic", "--out", "x.csv", "--noise", "cauchy"),
+            "gaussian, laplace, uniform; got 'cauchy'",
+        ),
+        (("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3), "context_dim=3 < latent_dim=5"),
+        (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
+    ],
+)
+def test_a_wrong_input_gets_one_clear_line_and_no_traceback(folder, arguments, message):
+    output = ilb(*arguments, cwd=folder, expect=2)
+    assert "Traceback" not in output
+    assert re.search(message, output.replace("\n", " ")), output
+    assert not (folder / "m").exists()
+
+
+def test_a_table_and_a_world_that_do_not_belong_together_are_refused(folder):
+    ilb(
+        "simulate",
+        "synthetic",
+        "--out",
+        "other.csv",
+        "--test-instances",
+        3,
+        "--length",
+        5,
+        "--latent-dim",
+        2,
+        cwd=folder,
+    )
+    output = ilb("score", "model", "logs.test.parquet", "--world", "other.world.json", cwd=folder, expect=2)
+    assert "do not belong together" in output.replace("\n", " ")
+
+
+def test_interrupting_a_fit_saves_the_best_so_far(folder):
+    command = [sys.executable, "-m", "ilb", "fit", "logs.parquet", *COLUMNS]
+    command += ["--latent-dim", "2", "--recipe", "paper", "--test-share", "0", "--out", "interrupted"]
+    environment = {**os.environ, "COLUMNS": "200", "FORCE_COLOR": "1"}
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    os.set_blocking(process.stderr.fileno(), False)
+    shown, began = b"", time.monotonic()
+    while b"loss" not in shown or b"loss -" in shown.split(b"Learning")[-1]:
+        assert time.monotonic() - began < 120
+        assert process.poll() is None, shown
+        shown += process.stderr.read() or b""
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert b"saved" in output
+    assert "interrupted" in LatentModel.load(folder / "interrupted").provenance.notes[0]

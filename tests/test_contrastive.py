@@ -1,0 +1,174 @@
+"""Mean-contrastive learning against what theory says it computes."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.errors import FitError
+from ilb.logs import Logs
+from ilb.networks import Affine, MaxoutMLP
+from ilb.offline.contrastive import (
+    Episode,
+    TiedContrast,
+    TiedParams,
+    contrastive_losses,
+    draw_episode,
+    pad_histories,
+)
+from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.scores import align
+from ilb.offline.tied import TiedRecipe
+from ilb.offline.training import CosineAdam, Recipe
+
+
+def contexts_only(contexts, instance=None):
+    """Logs of which only the contexts matter."""
+    shape = contexts.shape[:-1]
+    return Logs.from_arrays(contexts, np.full(shape, -1), np.full(shape, np.nan), instance, actions=2)
+
+
+def test_the_loss_is_the_gaussian_posterior_of_the_true_instance_by_brute_force():
+    rng = np.random.default_rng(0)
+    encodings = rng.normal(size=(4, 5, 3)).astype(np.float32)
+    fresh = np.ones((4, 5), bool)
+    fresh[1, 3:] = False
+    mean, precision = np.array([0.3, -0.2, 0.1]), np.array([0.5, 1.0, 2.0])
+    episode = Episode(jnp.zeros((4, 5, 1)), jnp.asarray(fresh), ~jnp.eye(4, dtype=bool))
+    losses = contrastive_losses(jnp.asarray(encodings), episode, jnp.asarray(mean), jnp.asarray(precision))
+    for c in range(4):
+        for row in np.flatnonzero(fresh[c]):
+            log_densities = []
+            for rival in range(4):
+                support = [r for r in np.flatnonzero(fresh[rival]) if r != row]
+                posterior = precision + len(support)
+                centre = (encodings[rival, support].sum(axis=0) + precision * mean) / posterior
+                density = multivariate_normal(centre, np.diag(1 + 1 / posterior))
+                log_densities.append(density.logpdf(encodings[c, row]))
+            expected = np.logaddexp.reduce(log_densities) - log_densities[c]
+            assert losses[c, row] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_truth_is_where_the_loss_is_lowest():
+    """With contexts that are z plus unit noise, f(x) = x and the true population minimise the expected loss."""
+    rng = np.random.default_rng(1)
+    population_std = 1.5
+    latents = population_std * rng.normal(size=(4000, 2))
+    contexts = (latents[:, None] + rng.normal(size=(4000, 6, 2))).astype(np.float32)
+    histories = pad_histories(contexts.reshape(-1, 2), np.full(4000, 6))
+    keys = jr.split(jr.key(0), 200)
+
+    @jax.jit
+    def loss(scale, mean, log_precision):
+        params = TiedParams(MaxoutMLP((), Affine(scale * jnp.eye(2), jnp.zeros(2))), mean, log_precision)
+        return jax.lax.map(lambda key: TiedContrast(16, 6)(params, histories, key), keys).mean()
+
+    truth = (1.0, jnp.zeros(2), jnp.full(2, np.log(1 / population_std**2)))
+    gradients = jax.grad(loss, argnums=(0, 1, 2))(*truth)
+    # The curvature tells how far the minimum can be from a point with this slope.
+    curvature = jax.hessian(loss, argnums=0)(*truth)
+    assert abs(float(gradients[0] / curvature)) < 0.02
+    precision_curvature = jax.hessian(lambda shift: loss(truth[0], truth[1], truth[2] + shift))(0.0)
+    assert abs(float(gradients[2].sum() / precision_curvature)) < 0.1
+    best = float(loss(*truth))
+    for scale, shift, log_precision in [
+        (0.8, 0.0, 0.0),
+        (1.2, 0.0, 0.0),
+        (1.0, 1.0, 0.0),
+        (1.0, 0.0, 1.5),
+        (1.0, 0.0, -3.0),
+    ]:
+        assert float(loss(scale, truth[1] + shift, truth[2] + log_precision)) > best
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=50), seed=st.integers(0, 1000))
+def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths, seed):
+    lengths = np.array(lengths)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    marked = np.stack([np.arange(lengths.sum()), owner], axis=1).astype(np.float32)
+    episode = draw_episode(jr.key(seed), pad_histories(marked, lengths, (2048, 64)), 8, 8)
+    rows = np.asarray(episode.context[..., 0])[np.asarray(episode.fresh)]
+    assert len(set(rows.tolist())) == len(rows) > 0
+    owners = np.asarray(episode.context[:, 0, 1])
+    assert np.all(np.asarray(episode.context[..., 1]) == owners[:, None])
+    rival = np.asarray(episode.rival)
+    for c in range(8):
+        named = owners[rival[c]]
+        assert owners[c] not in named
+        assert len(set(named.tolist())) == len(named)
+        assert set(named.tolist()) == set(owners.tolist()) - {owners[c]}
+
+
+def test_every_row_is_drawn_equally_often_within_its_instance():
+    lengths = np.array([3, 10, 7])
+    marked = np.arange(20, dtype=np.float32)[:, None]
+    histories = pad_histories(marked, lengths)
+    episodes = jax.vmap(lambda key: draw_episode(key, histories, 2, 2))(jr.split(jr.key(0), 20_000))
+    counts = np.bincount(np.asarray(episodes.context).astype(int).ravel(), minlength=20)
+    for first, last in [(0, 3), (3, 13), (13, 20)]:
+        expected = 80_000 / 3 / (last - first)
+        # Five binomial standard deviations for twenty cells.
+        assert np.all(np.abs(counts[first:last] - expected) < 5 * np.sqrt(expected))
+
+
+def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis():
+    """Linear and Gaussian: LDA is optimal, so the encoder must agree with it up to an affine map."""
+    rng = np.random.default_rng(2)
+    latents = rng.normal(size=(150, 2))
+    states = latents[:, None] + rng.normal(size=(150, 60, 2))
+    contexts = states @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(150, 60, 4))
+    logs = contexts_only(contexts)
+    recipe = TiedRecipe(layers=2, training=Recipe(1500, CosineAdam(0.01), score_every=500))
+    encoder = recipe.train(jr.split(jr.key(0), 1), [logs], 2)[0].encoder
+    encodings = encode_contexts(encoder, logs.context)
+    discriminants = LinearDiscriminantAnalysis(n_components=2, solver="eigen").fit_transform(
+        logs.context, logs.instance
+    )
+    aligned = align(encodings, discriminants)(encodings)
+    unexplained = np.sum((aligned - discriminants) ** 2) / np.sum((discriminants - discriminants.mean(axis=0)) ** 2)
+    assert unexplained < 0.01
+
+
+def test_the_encoder_comes_out_in_its_canonical_basis():
+    world = draw_world(jr.key(0), latent_dim=3, actions=2)
+    logs = record(jr.key(1), world, UniformLogging(2), 60, 40).logs
+    recipe = TiedRecipe(layers=2, training=Recipe(300, score_every=100))
+    encoder = recipe.train(jr.split(jr.key(0), 1), [logs], 3)[0].encoder
+    scatter = measure_scatter(encode_contexts(encoder, logs.context), logs.starts)
+    np.testing.assert_allclose(scatter.encoding_covariance, np.eye(3), atol=1e-3)
+    np.testing.assert_allclose(scatter.population_mean, 0, atol=1e-3)
+    variances = np.diag(scatter.population_covariance)
+    np.testing.assert_allclose(scatter.population_covariance, np.diag(variances), atol=1e-3)
+    assert np.all(np.diff(variances) <= 0)
+
+
+def test_short_and_unequal_histories_are_learned_from():
+    """Histories of 1 to 9 rows; the encoder still beats least squares on the mean context by far."""
+    world = draw_world(jr.key(3), latent_dim=3, actions=4)
+    lengths = np.random.default_rng(0).integers(1, 10, size=1500)
+    training = record(jr.key(1), world, UniformLogging(4), 1500, lengths)
+    test = record(jr.key(2), world, UniformLogging(4), 300, 40)
+    recipe = TiedRecipe(layers=3, training=Recipe(2000, CosineAdam(0.02), score_every=500))
+    encoder = recipe.train(jr.split(jr.key(0), 1), [training.logs], 3)[0].encoder
+
+    def unexplained(values):
+        means = instance_means(values, test.logs.starts)
+        return np.sum((align(means, test.latents)(means) - test.latents) ** 2) / np.sum(test.latents**2)
+
+    learned = unexplained(encode_contexts(encoder, test.logs.context))
+    oracle = unexplained(encode_contexts(world.oracle().encoder, test.logs.context))
+    plain = unexplained(test.logs.context)
+    assert learned < oracle + 0.25 * (plain - oracle)
+
+
+def test_instances_with_a_single_row_each_can_not_be_learned_from():
+    logs = contexts_only(np.random.default_rng(0).normal(size=(20, 1, 3)))
+    with pytest.raises(FitError, match="single row"):
+        TiedRecipe().train(jr.split(jr.key(0), 1), [logs], 2)

@@ -1,0 +1,125 @@
+"""One conformance suite over every encoder recipe."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb import FitError, LatentModel, fit, fit_many
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.errors import IlbWarning
+from ilb.networks import random_maxout_mlp
+from ilb.offline.encodings import encode_contexts, instance_means
+from ilb.offline.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
+from ilb.offline.scores import align
+from ilb.offline.tied import TiedRecipe
+from ilb.offline.training import CosineAdam, MomentumSGD, Recipe
+
+SMALL = {
+    "tied": TiedRecipe(layers=3, training=Recipe(600, CosineAdam(0.02), score_every=200)),
+    "paper": PaperRecipe(
+        layers=3,
+        width=2,
+        head_training=Recipe(300, MomentumSGD(0.05), averaging=0.99, score_every=100),
+        training=Recipe(1500, MomentumSGD(0.1), averaging=0.99, score_every=500),
+    ),
+}
+
+
+@pytest.fixture(params=SMALL)
+def recipe(request):
+    return SMALL[request.param]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return draw_world(jr.key(0), latent_dim=2, context_dim=4, layers=3, actions=3)
+
+
+@pytest.fixture(scope="module")
+def recording(world):
+    lengths = np.random.default_rng(0).integers(20, 60, size=50)
+    return record(jr.key(1), world, UniformLogging(3), 50, lengths)
+
+
+def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensions(recipe, world, recording):
+    model = fit(recording.logs, latent_dim=2, recipe=recipe)
+    test = record(jr.key(2), world, UniformLogging(3), 200, 50)
+    to_latents = align(
+        instance_means(encode_contexts(model.encoder, recording.logs.context), recording.logs.starts), recording.latents
+    )
+    estimate = to_latents(instance_means(encode_contexts(model.encoder, test.logs.context), test.logs.starts))
+    unexplained = np.sum((estimate - test.latents) ** 2) / np.sum((test.latents - test.latents.mean(axis=0)) ** 2)
+    assert unexplained < 0.1
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(recipe, recording):
+    first, again, other = (fit(recording.logs, latent_dim=2, recipe=recipe, seed=seed) for seed in (5, 5, 6))
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    contexts = recording.logs.context[:10]
+    assert not np.allclose(encode_contexts(first.encoder, contexts), encode_contexts(other.encoder, contexts))
+
+
+def test_models_learned_together_are_those_learned_alone(recipe, world, recording):
+    other = record(jr.key(7), world, UniformLogging(3), 40, 30)
+    together = fit_many([recording.logs, other.logs], latent_dim=2, recipe=recipe, seeds=[1, 2])
+    alone = fit(recording.logs, latent_dim=2, recipe=recipe, seed=1)
+    first, second = (
+        instance_means(encode_contexts(m.encoder, other.logs.context), other.logs.starts) for m in (together[0], alone)
+    )
+    # Batched sums are rounded differently, and training amplifies it: the same latent space, not the same bits.
+    assert np.corrcoef(align(first, second)(first).ravel(), second.ravel())[0, 1] > 0.98
+    assert isinstance(together[1], LatentModel)
+
+
+def test_the_model_says_where_it_comes_from(recipe, recording):
+    provenance = fit(recording.logs, latent_dim=2, recipe=recipe, seed=3).provenance
+    assert provenance.seed == 3
+    assert provenance.recipe["name"] == type(recipe).__name__
+    assert provenance.recipe["latent_dim"] == 2
+    assert provenance.rows == recording.logs.rows
+    assert provenance.curve["step"][-1] == recipe.training.steps
+    assert provenance.curve["training"][-1] < provenance.curve["training"][0]
+
+
+@pytest.mark.parametrize("wrong", [0, 5])
+def test_a_latent_dimension_that_can_not_be_is_refused(recipe, recording, wrong):
+    with pytest.raises(FitError, match=f"latent_dim={wrong} with 4 columns"):
+        fit(recording.logs, latent_dim=wrong, recipe=recipe)
+
+
+def test_too_few_instances_are_refused(recipe, recording):
+    with pytest.raises(FitError, match="2 instances can't show 2 latent dimensions"):
+        fit(recording.logs.select([0, 1]), latent_dim=2, recipe=recipe)
+
+
+def test_an_interrupted_fit_gives_a_model_and_says_so(recipe, recording):
+    def interrupt(step, steps, loss):
+        raise KeyboardInterrupt
+
+    with pytest.warns(IlbWarning, match="interrupted"):
+        model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt)
+    assert "interrupted" in model.provenance.notes[0]
+    assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))
+
+
+def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier():
+    """eq. NN_prob and eq. obj with the l2 penalty, in plain NumPy on the same rows."""
+    rng = np.random.default_rng(0)
+    network = random_maxout_mlp(jr.key(0), 3, [4], 2)
+    head = SoftmaxHead(jnp.asarray(rng.normal(size=(5, 2)), jnp.float32), jnp.asarray(rng.normal(size=5), jnp.float32))
+    inputs, instance = rng.normal(size=(30, 3)).astype(np.float32), rng.integers(5, size=30)
+    rows = LabelledRows(jnp.asarray(inputs), jnp.asarray(instance), jnp.asarray(30))
+    loss = FreeLoss(batch=64, penalty=0.01)(FreeParams(network, head), rows, jr.key(4))
+    drawn = np.asarray(jr.randint(jr.key(4), (64,), 0, 30))
+    before = inputs[drawn] @ np.asarray(network.hidden[0].matrix) + np.asarray(network.hidden[0].shift)
+    hidden = np.maximum(before[:, :4], before[:, 4:])
+    encodings = hidden @ np.asarray(network.output.matrix) + np.asarray(network.output.shift)
+    logits = encodings @ np.asarray(head.weights).T + np.asarray(head.bias)
+    relative = logits - logits[:, :1]  # q_1 = 0, as eq. NN_prob has it
+    probability = np.exp(relative) / (1 + np.exp(relative[:, 1:]).sum(axis=1, keepdims=True))
+    squares = sum(np.sum(np.asarray(w) ** 2) for w in (network.hidden[0].matrix, network.output.matrix, head.weights))
+    expected = -np.log(probability[np.arange(64), instance[drawn]]).mean() + 0.005 * squares
+    assert float(loss) == pytest.approx(expected, rel=1e-4)

@@ -1,0 +1,527 @@
+"""LatentModel on disk: what comes back, what is refused, and what a crash leaves behind."""
+
+import hashlib
+import json
+import os
+import pickle
+import warnings
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pandas as pd
+import pytest
+
+from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, record
+from ilb.errors import ModelFileError
+from ilb.logs import Logs
+from ilb.model import LatentModel, NoiseLevels, Provenance
+from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp
+from ilb.offline.encoder_recipe import describe_recipe
+from ilb.offline.fit import complete_model
+from ilb.offline.paper import PaperRecipe
+from ilb.offline.tied import TiedRecipe
+
+DIM, ACTIONS = 3, 4
+WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
+PROVENANCE = Provenance(
+    version="0.1.0",
+    seed=7,
+    recipe={"name": "TiedRecipe", "training": {"steps": 4000, "learning_rate": 0.1 + 0.2, "patience": None}},
+    rows=1200,
+    instances=40,
+    scores={"reward_r2": [0.8, 1e-17]},
+    curve={"step": [200, 400], "training": [1.5, 1.25]},
+    notes=("n was chosen", "μ̂ is fine"),
+)
+
+
+def recorded(seed):
+    return record(jr.key(seed), WORLD, UniformLogging(ACTIONS), instances=40, length=30).logs
+
+
+def maxout_encoder(seed):
+    scaling = Affine(jnp.eye(DIM) * (1 + seed), jnp.full(DIM, 0.1 * seed, jnp.float32))
+    return ComposedEncoder(scaling, random_maxout_mlp(jr.key(seed), DIM, [4, 4], DIM))
+
+
+def labelled_logs():
+    """Logs with labels of several types, a category, and values that are missing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "patient": np.repeat([f"p{number}" for number in range(20)], 20),
+            "mmse": np.where(rng.random(400) < 0.1, np.nan, rng.normal(25, 3, 400)),
+            "site": rng.choice(["Lund", "Malmö"], 400),
+            "drug": rng.choice(["placebo", "α-blocker"], 400),
+            "gain": rng.normal(size=400),
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Logs.from_frame(frame, instance="patient", action="drug", reward="gain")
+
+
+@pytest.fixture(scope="module")
+def oracle_model():
+    return complete_model(WORLD.oracle().encoder, recorded(1), PROVENANCE)
+
+
+@pytest.fixture(scope="module")
+def maxout_model():
+    return complete_model(maxout_encoder(1), recorded(1), PROVENANCE)
+
+
+@pytest.fixture
+def saved(oracle_model, tmp_path):
+    oracle_model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def assert_same(first, second):
+    """The same modules, the same arrays to the bit, the same labels and history."""
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    assert first.schema == second.schema
+    assert first.provenance == second.provenance
+
+
+def rewrite(path, change, *, sign=True):
+    """Change the manifest and, if `sign`, give it the content hash of what it now says."""
+    file = path / "manifest.json"
+    manifest = json.loads(file.read_text())
+    del manifest["content_hash"]
+    change(manifest)
+    if sign:
+        text = json.dumps(manifest, sort_keys=True)
+        manifest["content_hash"] = hashlib.sha256(text.encode()).hexdigest()
+    file.write_text(json.dumps(manifest))
+
+
+def arrays_file(path):
+    (file,) = path.glob("arrays-*")
+    return file
+
+
+# What comes back
+
+
+@pytest.mark.parametrize("name", ["oracle_model", "maxout_model"])
+def test_a_model_comes_back_as_it_was(name, request, tmp_path):
+    model = request.getfixturevalue(name)
+    model.save(tmp_path / "model")
+    assert_same(LatentModel.load(tmp_path / "model"), model)
+
+
+def test_scalars_come_back_as_scalars(oracle_model, saved):
+    assert LatentModel.load(saved).noise.leftover_variance.shape == ()
+    assert LatentModel.load(saved).encoder.mixing.slope.shape == ()
+
+
+def test_labels_and_categories_come_back(tmp_path):
+    logs = labelled_logs()
+    model = complete_model(IdentityEncoder(), logs)
+    model.save(tmp_path / "model")
+    loaded = LatentModel.load(tmp_path / "model")
+    assert_same(loaded, model)
+    assert loaded.schema.action_label(loaded.schema.action_index("α-blocker")) == "α-blocker"
+    row = {"mmse": None, "site": "Malmö"}
+    np.testing.assert_array_equal(loaded.schema.encode(row), logs.schema.encode(row))
+
+
+def test_a_model_without_labels_or_history_comes_back(maxout_model, tmp_path):
+    maxout_model.bare().save(tmp_path / "model")
+    loaded = LatentModel.load(tmp_path / "model")
+    assert_same(loaded, maxout_model.bare())
+    assert (loaded.schema, loaded.provenance) == (None, None)
+
+
+def test_a_nonlinear_oracle_comes_back(tmp_path):
+    world = draw_world(jr.key(3), latent_dim=2, context_dim=4, layers=3, actions=3, draw_reward=draw_leaky_reward)
+    world.oracle().save(tmp_path / "model")
+    loaded = LatentModel.load(tmp_path / "model")
+    assert_same(loaded, world.oracle())
+    context = world.emit(jr.key(4), jnp.ones(2))
+    np.testing.assert_array_equal(
+        loaded.reward(loaded.encoder(context)), world.oracle().reward(world.oracle().encoder(context))
+    )
+
+
+def test_a_loaded_model_can_be_saved_and_gives_the_same_files(saved, tmp_path):
+    LatentModel.load(saved).save(tmp_path / "copy")
+    for file in saved.iterdir():
+        assert (tmp_path / "copy" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("recipe", [TiedRecipe(), PaperRecipe()], ids=["tied", "paper"])
+def test_the_description_of_a_recipe_survives_json(recipe):
+    described = describe_recipe(recipe)
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def test_a_path_may_be_text_and_its_parents_need_not_exist(oracle_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    oracle_model.save("a/b/model")
+    assert_same(LatentModel.load("a/b/model"), oracle_model)
+    monkeypatch.chdir(tmp_path / "a" / "b" / "model")
+    assert_same(LatentModel.load("."), oracle_model)
+
+
+# What is in the files
+
+
+def test_the_arrays_file_holds_a_header_of_json_and_raw_numbers_only(maxout_model, tmp_path):
+    maxout_model.save(tmp_path)
+    content = arrays_file(tmp_path).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    numbers = [entry for name, entry in header.items() if name != "__metadata__"]
+    assert {entry["dtype"] for entry in numbers} == {"F32"}
+    assert 4 * sum(int(np.prod(entry["shape"])) for entry in numbers) == len(content) - 8 - length
+    assert len(numbers) == len(jax.tree.leaves(maxout_model))
+
+
+def test_nothing_is_ever_pickled(oracle_model, tmp_path, monkeypatch):
+    def forbidden(*args, **kwargs):
+        raise AssertionError("pickle was used")
+
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, forbidden)
+    oracle_model.save(tmp_path / "model")
+    assert_same(LatentModel.load(tmp_path / "model"), oracle_model)
+
+
+def test_the_hash_in_the_manifest_is_that_of_the_arrays_file(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    assert manifest["format_version"] == 1
+    assert manifest["arrays"]["sha256"] == hashlib.sha256(arrays_file(saved).read_bytes()).hexdigest()
+
+
+def test_saving_again_leaves_only_the_new_files(oracle_model, maxout_model, saved):
+    before = arrays_file(saved).name
+    maxout_model.save(saved)
+    assert sorted(file.name for file in saved.iterdir()) == sorted(["manifest.json", arrays_file(saved).name])
+    assert arrays_file(saved).name != before
+    assert_same(LatentModel.load(saved), maxout_model)
+
+
+def test_saving_the_same_numbers_with_another_history_keeps_the_arrays(oracle_model, saved):
+    again = LatentModel(oracle_model.encoder, oracle_model.reward, oracle_model.noise, oracle_model.schema)
+    before = arrays_file(saved).name
+    again.save(saved)
+    assert arrays_file(saved).name == before
+    assert_same(LatentModel.load(saved), again)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("kept", [0, 7, 100, -1])
+def test_a_truncated_arrays_file_is_refused(saved, kept):
+    file = arrays_file(saved)
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(ModelFileError, match=r"arrays-.* is damaged.*cut short.*restore a copy or fit the model again"):
+        LatentModel.load(saved)
+
+
+@pytest.mark.parametrize("position", [3, 50, -1])
+def test_one_flipped_bit_is_noticed(saved, position):
+    file = arrays_file(saved)
+    content = bytearray(file.read_bytes())
+    content[position] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ModelFileError, match="is damaged"):
+        LatentModel.load(saved)
+
+
+def test_an_edited_number_in_the_manifest_is_noticed(saved):
+    def edit(manifest):
+        manifest["schema"]["context"][0]["fill"] += 1.0
+
+    rewrite(saved, edit, sign=False)
+    with pytest.raises(ModelFileError, match=r"manifest\.json was changed after it was saved"):
+        LatentModel.load(saved)
+    text = (saved / "manifest.json").read_text()
+    (saved / "manifest.json").write_text(text[: len(text) // 2])
+    with pytest.raises(ModelFileError, match=r"manifest\.json is damaged.*Restore a copy"):
+        LatentModel.load(saved)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"3",
+        b'"ilb-latent-model"',
+        b"{}",
+        b'{"name": "My web app", "icons": []}',
+        b"\xff\xfe\x00",
+        b"\x80\x04.",
+    ],
+)
+def test_a_foreign_file_under_our_name_is_refused(tmp_path, content):
+    (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"manifest\.json is (not the manifest of an ILB model|damaged)"):
+        LatentModel.load(tmp_path)
+
+
+@pytest.mark.parametrize("version", [2, 99, "2", None, 1.5])
+def test_a_newer_format_asks_for_an_upgrade(saved, version):
+    rewrite(saved, lambda manifest: manifest.update(format_version=version))
+    with pytest.raises(ModelFileError, match=r"reads up to 1\. Upgrade identifiable-latent-bandits"):
+        LatentModel.load(saved)
+
+
+def test_a_newer_format_is_named_even_if_its_hash_is_made_otherwise(saved):
+    rewrite(saved, lambda manifest: manifest.update(format_version=2), sign=False)
+    with pytest.raises(ModelFileError, match="format version 2"):
+        LatentModel.load(saved)
+
+
+def test_a_missing_path_a_file_and_an_empty_directory_are_told_apart(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, seen in [("nowhere", "no such directory"), ("file", "it is a file"), ("empty", r"no manifest\.json")]:
+        with pytest.raises(ModelFileError, match=rf"{name} is not a saved model \({seen}.*Give the directory"):
+            LatentModel.load(tmp_path / name)
+
+
+def test_a_missing_arrays_file_is_named(saved):
+    file = arrays_file(saved)
+    file.unlink()
+    with pytest.raises(ModelFileError, match=rf"'{file.name}', which is not there\. Copy the whole directory"):
+        LatentModel.load(saved)
+
+
+@pytest.mark.parametrize("kind", ["parent", "absolute", "deeper", "up", "empty"])
+def test_arrays_outside_the_directory_are_refused(saved, tmp_path, kind):
+    file = arrays_file(saved)
+    (saved / "inner").mkdir()
+    for place in (tmp_path, saved / "inner"):
+        (place / file.name).write_bytes(file.read_bytes())
+    names = {
+        "parent": f"../{file.name}",
+        "absolute": str(tmp_path / file.name),
+        "deeper": f"inner/{file.name}",
+        "up": "..",
+        "empty": "",
+    }
+    rewrite(saved, lambda manifest: manifest["arrays"].update(file=names[kind]))
+    with pytest.raises(ModelFileError, match="names its arrays as"):
+        LatentModel.load(saved)
+
+
+def test_an_unknown_module_is_named_with_its_place(saved):
+    def change(manifest):
+        manifest["model"]["encoder"]["fields"]["mixing"]["module"] = "os.system"
+
+    rewrite(saved, change)
+    with pytest.raises(ModelFileError, match=r"encoder\.mixing is a 'os\.system', which this ILB does not know"):
+        LatentModel.load(saved)
+
+
+WRONG_CONTENTS = {
+    "no arrays": lambda manifest: manifest.pop("arrays"),
+    "arrays are text": lambda manifest: manifest.update(arrays="arrays.safetensors"),
+    "arrays without a name": lambda manifest: manifest["arrays"].pop("file"),
+    "arrays without a hash": lambda manifest: manifest["arrays"].pop("sha256"),
+    "no model": lambda manifest: manifest.pop("model"),
+    "model is a list": lambda manifest: manifest.update(model=[]),
+    "model lacks a part": lambda manifest: manifest["model"].pop("noise"),
+    "model has one part more": lambda manifest: manifest["model"].update(policy=manifest["model"]["reward"]),
+    "model has a second schema": lambda manifest: manifest["model"].update(schema=manifest["model"]["reward"]),
+    "part is null": lambda manifest: manifest["model"].update(reward=None),
+    "part is text": lambda manifest: manifest["model"].update(reward="array"),
+    "module is a list": lambda manifest: manifest["model"]["reward"].update(module=[]),
+    "fields are a list": lambda manifest: manifest["model"]["reward"].update(fields=[]),
+    "field is not there": lambda manifest: manifest["model"]["reward"]["fields"].pop("theta"),
+    "field is unknown": lambda manifest: manifest["model"]["reward"]["fields"].update(bias={"array": "reward.theta"}),
+    "array is unknown": lambda manifest: manifest["model"]["reward"]["fields"].update(theta={"array": "nowhere"}),
+    "no schema": lambda manifest: manifest.pop("schema"),
+    "schema is text": lambda manifest: manifest.update(schema="x"),
+    "schema lacks actions": lambda manifest: manifest["schema"].pop("actions"),
+    "no provenance": lambda manifest: manifest.pop("provenance"),
+    "provenance is a list": lambda manifest: manifest.update(provenance=[1]),
+    "provenance is from elsewhere": lambda manifest: manifest["provenance"].update(author="me"),
+    "provenance lacks notes": lambda manifest: manifest["provenance"].pop("notes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CONTENTS)
+def test_a_manifest_with_wrong_contents_is_refused_even_if_its_hash_is_right(saved, name):
+    rewrite(saved, WRONG_CONTENTS[name])
+    with pytest.raises(ModelFileError):
+        LatentModel.load(saved)
+
+
+def test_saving_onto_a_file_is_refused(oracle_model, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ModelFileError, match="is a file; a model is saved as a directory"):
+        oracle_model.save(tmp_path / "file")
+    with pytest.raises(ModelFileError, match="is a file"):
+        oracle_model.save(tmp_path / "file" / "model")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_saving_among_other_files_is_refused(oracle_model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ModelFileError, match="holds other files and no ILB model"):
+        oracle_model.save(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_saving_over_the_manifest_of_something_else_is_refused(oracle_model, tmp_path):
+    web_app = '{"name": "My web app", "icons": []}'
+    (tmp_path / "manifest.json").write_text(web_app)
+    with pytest.raises(ModelFileError, match="no ILB model"):
+        oracle_model.save(tmp_path)
+    assert (tmp_path / "manifest.json").read_text() == web_app
+
+
+def test_saving_over_a_damaged_model_mends_it(oracle_model, saved):
+    arrays_file(saved).write_bytes(b"")
+    oracle_model.save(saved)
+    assert_same(LatentModel.load(saved), oracle_model)
+
+
+def test_an_encoder_that_has_no_place_in_a_file_is_refused_by_name(oracle_model, tmp_path):
+    class Homemade(eqx.Module):
+        def __call__(self, context):
+            return context
+
+    model = LatentModel(ComposedEncoder(Affine(jnp.eye(3), jnp.zeros(3)), Homemade()), oracle_model.reward, NOISE)
+    with pytest.raises(ModelFileError, match=r"encoder\.second is a Homemade, which ILB can't save"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+NOISE = NoiseLevels(jnp.eye(3), jnp.zeros(3), jnp.eye(3), jnp.ones(ACTIONS), jnp.asarray(0.0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, object()], ids=["nan", "inf", "object"])
+def test_a_history_that_json_cannot_hold_is_refused_and_the_old_model_stays(oracle_model, maxout_model, saved, value):
+    provenance = Provenance("0.1.0", 0, {}, 1, 1, scores={"reward_r2": value})
+    model = LatentModel(maxout_model.encoder, maxout_model.reward, maxout_model.noise, None, provenance)
+    with pytest.raises(ModelFileError, match="provenance"):
+        model.save(saved)
+    assert_same(LatentModel.load(saved), oracle_model)
+
+
+# What a crash leaves behind
+
+
+class Crash(BaseException):
+    """Not even an Exception: as little can be done about it as about a power cut."""
+
+
+def crash_at(monkeypatch, owner, name, number):
+    """Let call `number` of a function crash; return what counts the calls."""
+    original, calls = getattr(owner, name), []
+
+    def wrapped(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == number:
+            raise Crash
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, wrapped)
+    return calls
+
+
+@pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace"), (Path, "open")])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_save_that_dies_half_way_leaves_the_old_model(oracle_model, maxout_model, saved, owner, name, number):
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(patch, owner, name, number)
+        with pytest.raises(Crash):
+            maxout_model.save(saved)
+    assert_same(LatentModel.load(saved), oracle_model)
+    assert not list(saved.glob("*.draft"))
+    maxout_model.save(saved)
+    assert_same(LatentModel.load(saved), maxout_model)
+    assert len(list(saved.iterdir())) == 2
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_save_that_dies_while_tidying_leaves_the_old_model_or_the_new_one(oracle_model, maxout_model, saved, number):
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(patch, Path, "unlink", number)
+        with pytest.raises(Crash):
+            maxout_model.save(saved)
+    assert_same(LatentModel.load(saved), oracle_model if number == 1 else maxout_model)
+
+
+def test_a_save_that_is_killed_leaves_the_old_model(oracle_model, maxout_model, saved):
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(patch, os, "fsync", 2)
+        patch.setattr(Path, "unlink", lambda *args, **kwargs: None)  # a killed process tidies nothing
+        with pytest.raises(Crash):
+            maxout_model.save(saved)
+    assert list(saved.glob("*.draft"))
+    assert_same(LatentModel.load(saved), oracle_model)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_first_save_that_dies_leaves_no_model_and_can_be_repeated(oracle_model, tmp_path, number):
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(patch, os, "fsync", number)
+        with pytest.raises(Crash):
+            oracle_model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match="is not a saved model"):
+        LatentModel.load(tmp_path / "model")
+    oracle_model.save(tmp_path / "model")
+    assert_same(LatentModel.load(tmp_path / "model"), oracle_model)
+
+
+def test_contents_reach_the_disk_before_their_names(oracle_model, tmp_path, monkeypatch):
+    events = []
+    synced, moved = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("sync"), synced(handle))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: (events.append(to.name.split("-")[0].split(".")[0]), moved(self, to))[1]
+    )
+    oracle_model.save(tmp_path / "model")
+    assert events.index("sync") < events.index("arrays") < events.index("manifest")
+    assert "sync" in events[events.index("arrays") + 1 : events.index("manifest")]
+
+
+# Compiled programs
+
+
+def test_a_refitted_or_loaded_model_runs_in_the_program_compiled_before(maxout_model, tmp_path):
+    traces = []
+
+    @jax.jit
+    def values(model, context):
+        traces.append(context.shape)
+        return model.reward(model.encoder(context))
+
+    refitted = complete_model(maxout_encoder(2), recorded(2), Provenance("0.1.0", 8, {}, 1200, 40))
+    refitted.save(tmp_path / "model")
+    context = jnp.ones(DIM)
+    outputs = [
+        values(model.bare(), context) for model in (maxout_model, refitted, LatentModel.load(tmp_path / "model"))
+    ]
+    assert len(traces) == 1
+    assert not np.allclose(outputs[0], outputs[1])
+    np.testing.assert_array_equal(outputs[1], outputs[2])
+
+
+def test_a_bare_model_differs_in_labels_and_history_only(maxout_model):
+    bare = maxout_model.bare()
+    assert (bare.schema, bare.provenance) == (None, None)
+    assert bare.encoder is maxout_model.encoder
+    assert bare.reward is maxout_model.reward
+    assert bare.noise is maxout_model.noise
+
+
+def test_a_model_introduces_itself(maxout_model):
+    assert repr(maxout_model) == "LatentModel(n=3, K=4, fitted on 1200 rows)"
+    assert repr(maxout_model.bare()) == "LatentModel(n=3, K=4)"

@@ -1,0 +1,430 @@
+"""Least squares for each action on mean encodings (thm:reward): coefficients, standard errors, variances, rare actions."""
+
+import warnings
+from typing import NamedTuple
+
+import jax.random as jr
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from ilb.environments import draw_confounded_logging, draw_world, record
+from ilb.errors import FitError, RareActionWarning
+from ilb.logs import Logs
+from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.reward import fit_linear_reward, reward_cells
+
+
+class Case(NamedTuple):
+    """Latent states, and coefficients (theta, intercept) of each action."""
+
+    z: np.ndarray
+    coefficients: np.ndarray
+
+    @property
+    def values(self):
+        return self.z @ self.coefficients[:, :-1].T + self.coefficients[:, -1]
+
+
+def draw_case(rng, instances=60, dim=2, actions=3):
+    return Case(rng.normal(size=(instances, dim)), rng.normal(size=(actions, dim + 1)))
+
+
+def play(rng, case, action, reward_std=0.5, effect_std=0.0):
+    """Rewards of the logged actions [I, T]; `reward_std` may differ between actions."""
+    effects = effect_std * rng.normal(size=case.values.shape)
+    mean = np.take_along_axis(case.values + effects, action, axis=1)
+    return mean + np.broadcast_to(reward_std, len(case.coefficients))[action] * rng.normal(size=action.shape)
+
+
+def logged(action, reward, actions):
+    return Logs.from_arrays(np.zeros((*action.shape, 1)), action, reward, actions=actions)
+
+
+def cells_of(action, reward, actions):
+    return reward_cells(logged(action, reward, actions))
+
+
+def coefficients_of(fitted):
+    return np.concatenate([np.asarray(fitted.reward.theta), np.asarray(fitted.reward.intercept)[:, None]], axis=1)
+
+
+def predictions(fitted, encodings):
+    coefficients = coefficients_of(fitted).astype(np.float64)
+    return encodings @ coefficients[:, :-1].T + coefficients[:, -1]
+
+
+# Cells
+
+
+def test_cells_are_the_sums_over_a_plain_loop():
+    rng = np.random.default_rng(0)
+    action, reward = rng.integers(0, 3, (6, 10)), rng.normal(size=(6, 10))
+    cells = cells_of(action, reward, 4)
+    expected = {}
+    for instance in range(6):
+        for a in range(4):
+            values = np.float32(reward[instance][action[instance] == a]).astype(float)
+            if len(values):
+                expected[instance, a] = (len(values), values.mean(), ((values - values.mean()) ** 2).sum())
+    assert list(zip(cells.instance.tolist(), cells.action.tolist(), strict=True)) == sorted(expected)
+    found = np.stack([cells.rows, cells.mean, cells.deviation], axis=1)
+    np.testing.assert_allclose(found, [expected[cell] for cell in sorted(expected)], atol=1e-12)
+
+
+def test_rows_without_reward_or_action_are_ignored():
+    rng = np.random.default_rng(1)
+    action, reward = rng.integers(0, 3, (20, 10)), rng.normal(size=(20, 10))
+    instance = np.repeat(np.arange(20), 10)
+    kept = rng.random((20, 10)) < 0.7
+    no_reward = ~kept & (rng.random((20, 10)) < 0.5)
+    with_gaps = cells_of(
+        np.where(kept | no_reward, action, -1), np.where(no_reward, np.nan, reward), 3
+    )  # a gap is a missing reward or a missing action
+    without = reward_cells(
+        Logs.from_arrays(np.zeros((kept.sum(), 1)), action[kept], reward[kept], instance[kept.ravel()], actions=3)
+    )
+    for one, other in zip(with_gaps, without, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_logs_without_any_reward_are_refused_by_column():
+    with pytest.raises(FitError, match=r"no row has both an action \(column 'action'\) and a reward"):
+        cells_of(np.array([[0, -1]]), np.array([[np.nan, 1.0]]), 2)
+
+
+# Coefficients
+
+
+@pytest.mark.parametrize("effect_std", [0.0, 1.0])
+def test_coefficients_are_those_of_least_squares_on_the_rows(effect_std):
+    rng = np.random.default_rng(2)
+    case = draw_case(rng)
+    action = rng.integers(0, 3, (60, 20))
+    reward = play(rng, case, action, effect_std=effect_std)
+    fitted = fit_linear_reward(case.z, cells_of(action, reward, 3), range(3))
+    instance = np.repeat(np.arange(60), 20)
+    for a in range(3):
+        rows = action.ravel() == a
+        reference = LinearRegression().fit(case.z[instance[rows]], reward.ravel()[rows])
+        np.testing.assert_allclose(fitted.reward.theta[a], reference.coef_, atol=1e-5)
+        np.testing.assert_allclose(fitted.reward.intercept[a], reference.intercept_, atol=1e-5)
+
+
+def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchanged():
+    rng = np.random.default_rng(3)
+    case = draw_case(rng)
+    action = rng.integers(0, 3, (60, 20))
+    cells = cells_of(action, play(rng, case, action, effect_std=0.5), 3)
+    matrix, shift, W = rng.normal(size=(2, 2)), np.array([3.0, -2.0]), np.array([[0.5, 0.2], [0.2, 1.0]])
+    lengths = np.full(60, 20)
+    moved = case.z @ matrix + shift
+    first = fit_linear_reward(case.z, cells, range(3), W, lengths)
+    second = fit_linear_reward(moved, cells, range(3), matrix.T @ W @ matrix, lengths)
+    np.testing.assert_allclose(predictions(first, case.z), predictions(second, moved), atol=1e-4)
+    np.testing.assert_allclose(first.reward_variance, second.reward_variance, rtol=1e-10)
+    np.testing.assert_allclose(first.leftover_variance, second.leftover_variance, rtol=1e-6)
+
+    def prediction_variances(fitted, encodings):
+        rows = np.concatenate([encodings, np.ones((60, 1))], axis=1)
+        return np.einsum("ti,aij,tj->ta", rows, np.asarray(fitted.reward.coefficient_covariance, float), rows)
+
+    np.testing.assert_allclose(prediction_variances(first, case.z), prediction_variances(second, moved), rtol=1e-2)
+
+
+def test_encodings_far_from_zero_do_not_spoil_the_fit():
+    """An unscaled column such as a year or a pressure: its mean is many thousand standard deviations."""
+    rng = np.random.default_rng(4)
+    case = draw_case(rng)
+    action = rng.integers(0, 3, (60, 20))
+    cells = cells_of(action, play(rng, case, action), 3)
+    near, far = (fit_linear_reward(case.z + shift, cells, range(3)) for shift in (0.0, 10_000.0))
+    # The float32 coefficients alone allow 1e4 * 2^-24 * |theta| of error.
+    np.testing.assert_allclose(predictions(near, case.z), predictions(far, case.z + 10_000.0), atol=0.01)
+    np.testing.assert_allclose(near.reward.standard_errors[:, :2], far.reward.standard_errors[:, :2], rtol=0.01)
+
+
+def test_an_affine_change_of_encodings_leaves_the_shrinkage_of_rare_actions_unchanged():
+    rng = np.random.default_rng(5)
+    case = draw_case(rng, actions=6)
+    action = rng.integers(0, 5, (60, 20))
+    action[:4, 0] = 5
+    cells = cells_of(action, play(rng, case, action), 6)
+    matrix, shift = rng.normal(size=(2, 2)), np.array([3.0, -2.0])
+    moved = case.z @ matrix + shift
+    with pytest.warns(RareActionWarning):
+        first = fit_linear_reward(case.z, cells, range(6))
+    with pytest.warns(RareActionWarning):
+        second = fit_linear_reward(moved, cells, range(6))
+    np.testing.assert_allclose(predictions(first, case.z)[:, 5], predictions(second, moved)[:, 5], atol=1e-3)
+
+
+# Standard errors
+
+
+def replications(rng, number, reward_std=0.5, effect_std=0.0, encoding_std=0.0, once=False):
+    """Estimates and standard errors [number, K, n + 1] for one design, with new noise each time."""
+    instances, length, actions = 60, 12, 3
+    case = draw_case(rng, instances, 2, actions)
+    if once:  # no instance meets the same action twice
+        action, length = np.argsort(rng.random((instances, actions)), axis=1), actions
+    else:
+        action = rng.choice(actions, p=[0.5, 0.3, 0.2], size=(instances, length))
+    W, lengths = encoding_std**2 * np.eye(2), np.full(instances, length)
+    estimates, errors = [], []
+    for _ in range(number):
+        encodings = case.z + encoding_std / np.sqrt(length) * rng.normal(size=case.z.shape)
+        cells = cells_of(action, play(rng, case, action, reward_std, effect_std), actions)
+        fitted = fit_linear_reward(encodings, cells, range(actions), W, lengths)
+        estimates.append(coefficients_of(fitted))
+        errors.append(np.asarray(fitted.reward.standard_errors))
+    return np.array(estimates), np.array(errors), case
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"reward_std": 0.5},
+        {"reward_std": np.array([0.3, 0.5, 0.8])},
+        {"reward_std": 0.5, "effect_std": 0.5},
+        {"reward_std": 0.5, "encoding_std": 1.0},
+        {"reward_std": 0.5, "once": True},
+    ],
+    ids=["plain", "by action", "effects", "noisy encodings", "each action once"],
+)
+def test_standard_errors_are_the_standard_deviations_over_replications(noise):
+    estimates, errors, _ = replications(np.random.default_rng(6), 300, **noise)
+    ratio = np.sqrt(np.mean(errors**2, axis=0)) / estimates.std(axis=0, ddof=1)
+    # An empirical standard deviation of 300 draws is off by 4.1 %; the nine ratios are averaged, and each is bounded.
+    assert np.all(np.abs(np.log(ratio)) < 0.2)
+    assert abs(np.log(ratio).mean()) < 0.08
+
+
+def test_coefficients_have_no_bias_when_encodings_are_exact():
+    estimates, errors, case = replications(np.random.default_rng(7), 200, effect_std=0.5)
+    z_scores = (estimates - case.coefficients).mean(axis=0) / (errors.mean(axis=0) / np.sqrt(200))
+    assert np.all(np.abs(z_scores) < 4)  # nine standard normals
+
+
+def test_confounded_logging_leaves_the_coefficients_unbiased():
+    """thm:reward: given z the action does not matter, whatever it depended on."""
+    scores, naive = [], []
+    for seed in range(5):
+        key_world, key_logging, key_record = jr.split(jr.key(seed), 3)
+        world = draw_world(key_world, latent_dim=3, actions=8)
+        logging = draw_confounded_logging(key_logging, 8, 3, 3, strength=0.7)
+        logs = record(key_record, world, logging, instances=50, length=400).logs
+        encodings = encode_contexts(world.oracle().encoder, logs.context).astype(float)
+        W = measure_scatter(encodings, logs.starts).encoding_covariance
+        fitted = fit_linear_reward(
+            instance_means(encodings, logs.starts), reward_cells(logs), range(8), W, logs.lengths
+        )
+        truth = np.concatenate([np.asarray(world.reward.theta), np.zeros((8, 1))], axis=1)
+        scores.append((coefficients_of(fitted) - truth) / np.asarray(fitted.reward.standard_errors))
+        naive.append([logs.reward[logs.action == a].mean() for a in range(8)])
+    scores = np.array(scores)
+    assert abs(scores.mean()) < 4 / np.sqrt(scores.size)
+    assert abs(scores.std() - 1) < 4 / np.sqrt(2 * scores.size)
+    # The mean reward of each action is 0 in the population; in the logs it is far from it, so confounding was at work.
+    assert np.std(naive) > 0.2
+
+
+# Variances
+
+
+def test_reward_variances_are_recovered_for_each_action_whatever_the_model_misses():
+    rng = np.random.default_rng(8)
+    case, stds = draw_case(rng, instances=200), np.array([0.2, 0.5, 1.0])
+    action = rng.integers(0, 3, (200, 30))
+    fitted = fit_linear_reward(case.z, cells_of(action, play(rng, case, action, stds, effect_std=2.0), 3), range(3))
+    freedom = 200 * 9  # about ten rewards in each cell, one spent on its mean
+    # Ten rows' weight of the pooled variance (at most 1 for each action) is less than a percent of 1.
+    bound = 4 * np.sqrt(2 / freedom) * stds**2 + 10 / freedom
+    assert np.all(np.abs(fitted.reward_variance - stds**2) < bound)
+
+
+def test_reward_variance_does_not_count_what_the_model_explains_when_no_action_is_repeated():
+    rng = np.random.default_rng(9)
+    case = draw_case(rng, instances=500)
+    action = np.argsort(rng.random((500, 3)), axis=1)
+    fitted = fit_linear_reward(case.z, cells_of(action, play(rng, case, action), 3), range(3))
+    # Noise and effects can't be told apart here, but their sum can be measured: 500 residuals for each action.
+    total = fitted.reward_variance + fitted.leftover_variance
+    assert np.all(np.abs(total - 0.25) < 4 * 0.25 * np.sqrt(2 / 500))
+
+
+@pytest.mark.parametrize("effect_variance", [0.0, 0.3])
+def test_leftover_variance_is_the_planted_one(effect_variance):
+    rng = np.random.default_rng(10)
+    case = draw_case(rng, instances=300)
+    action = rng.choice(3, p=[0.6, 0.3, 0.1], size=(300, 20))
+    cells = cells_of(action, play(rng, case, action, effect_std=np.sqrt(effect_variance)), 3)
+    fitted = fit_linear_reward(case.z, cells, range(3))
+    spread = effect_variance + 0.25 / cells.rows  # of the mean reward of each cell around the model
+    weight = cells.rows / np.sum(cells.rows)
+    assert abs(fitted.leftover_variance - effect_variance) < 4 * np.sqrt(np.sum(weight**2 * 2 * spread**2))
+
+
+def test_leftover_variance_of_a_world_without_effects_is_small_on_average():
+    rng = np.random.default_rng(11)
+    found = []
+    for _ in range(50):
+        case = draw_case(rng)
+        action = rng.integers(0, 3, (60, 12))
+        fitted = fit_linear_reward(case.z, cells_of(action, play(rng, case, action), 3), range(3))
+        found.append(fitted.leftover_variance)
+    # About 180 cells, each mean with variance 0.25 / 4, so the estimate before clipping at 0 has this deviation.
+    deviation = 0.25 / 4 * np.sqrt(2 / 180)
+    assert np.mean(found) < 0.4 * deviation + 4 * 0.6 * deviation / np.sqrt(50)
+    assert np.mean(np.array(found) == 0.0) > 0.2
+
+
+@pytest.mark.parametrize("effect_variance", [0.0, 0.2])
+def test_noise_of_mean_encodings_is_not_taken_for_leftover_variance(effect_variance):
+    rng = np.random.default_rng(12)
+    instances, length = 4000, 6
+    theta = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, -0.8]])
+    case = Case(rng.normal(size=(instances, 2)), np.concatenate([theta, np.zeros((3, 1))], axis=1))
+    action = np.tile([0, 0, 1, 1, 2, 2], (instances, 1))
+    reward = play(rng, case, action, effect_std=np.sqrt(effect_variance))
+    encodings = case.z + rng.normal(size=case.z.shape) / np.sqrt(length)
+    fitted = fit_linear_reward(encodings, cells_of(action, reward, 3), range(3), np.eye(2), np.full(instances, length))
+    # Noisy regressors also shrink the slopes (by 1 / 7), and what that misses of theta' z is left over: S = 1 here.
+    missed = np.mean(np.sum((theta - np.asarray(fitted.reward.theta)) ** 2, axis=1))
+    spread = effect_variance + 0.25 / 2 + 1 / length
+    assert abs(fitted.leftover_variance - effect_variance - missed) < 4 * np.sqrt(2 / instances) * spread
+    assert missed < 0.03  # the noise of the encodings itself would be 1 / 6
+
+
+# Rare actions
+
+
+def rare_case(rng, rows, actions=9):
+    """Many coefficients around a common mean; the last action is seen in `rows` instances only, once in each."""
+    z = rng.normal(size=(80, 2))
+    case = Case(z, np.array([1.0, -1.0, 2.0]) + 0.5 * rng.normal(size=(actions, 3)))
+    action = rng.integers(0, actions - 1, (80, 40))
+    action[:rows, 0] = actions - 1
+    return case, cells_of(action, play(rng, case, action), actions)
+
+
+def fit_quietly(*args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RareActionWarning)
+        return fit_linear_reward(*args)
+
+
+def test_a_rare_action_is_named_with_its_rows():
+    case, cells = rare_case(np.random.default_rng(13), rows=4)
+    with pytest.warns(
+        RareActionWarning,
+        match=r"1 of 9 actions have too few rewards for 3 coefficients.*'surgery' \(4 rows\).*shrunk.*drop them",
+    ):
+        fit_linear_reward(case.z, cells, [*"abcdefgh", "surgery"])
+
+
+def test_a_rare_action_does_not_touch_the_others():
+    rng = np.random.default_rng(14)
+    case, cells = rare_case(rng, rows=4)
+    common = type(cells)(*(part[cells.action < 8] for part in cells))
+    with_rare = fit_quietly(case.z, cells, range(9))
+    without = fit_linear_reward(case.z, common, range(8))
+    np.testing.assert_allclose(with_rare.reward.theta[:8], without.reward.theta, atol=1e-6)
+    np.testing.assert_allclose(
+        with_rare.reward.standard_errors[:8], without.reward.standard_errors, rtol=0.05
+    )  # pooled variances are shared
+
+
+def test_a_rare_action_is_shrunk_to_the_others_and_closer_to_the_truth_for_it():
+    rng = np.random.default_rng(15)
+    shrunk_error, own_error = [], []
+    for _ in range(40):
+        case, cells = rare_case(rng, rows=4)
+        found = coefficients_of(fit_quietly(case.z, cells, range(9)))
+        own = cells.action == 8
+        alone = LinearRegression().fit(case.z[cells.instance[own]], cells.mean[own])
+        unshrunk = np.array([*alone.coef_, alone.intercept_])
+        average = found[:8].mean(axis=0)
+        shrunk_error.append(np.sum((found[8] - case.coefficients[8]) ** 2))
+        own_error.append(np.sum((unshrunk - case.coefficients[8]) ** 2))
+        assert np.linalg.norm(found[8] - average) < np.linalg.norm(unshrunk - average) + 0.1
+    assert np.median(shrunk_error) < 0.7 * np.median(own_error)
+    assert np.mean(shrunk_error) < 0.5 * np.mean(own_error)
+
+
+def test_standard_errors_of_a_rare_action_are_calibrated():
+    rng = np.random.default_rng(16)
+    z_scores = []
+    for _ in range(60):
+        case, cells = rare_case(rng, rows=4, actions=17)
+        fitted = fit_quietly(case.z, cells, range(17))
+        error = coefficients_of(fitted)[16] - case.coefficients[16]
+        covariance = np.asarray(fitted.reward.coefficient_covariance[16], float)
+        z_scores.append(error @ np.linalg.solve(covariance, error) / 3)
+    # Mean of 60 chi-squares over their 3 degrees of freedom has deviation 0.105; the prior itself is estimated.
+    assert 1 - 4 * 0.105 < np.mean(z_scores) < 1.25 + 4 * 0.105
+
+
+def test_an_action_without_any_reward_is_the_average_of_the_others():
+    case, cells = rare_case(np.random.default_rng(17), rows=0)
+    with pytest.warns(RareActionWarning, match=r"8 \(0 rows\)"):
+        fitted = fit_linear_reward(case.z, cells, range(9))
+    found = coefficients_of(fitted)
+    np.testing.assert_allclose(found[8], found[:8].mean(axis=0), atol=1e-5)
+    # Its uncertainty is the spread over the others; two of seven degrees of freedom are known to a factor of two.
+    ratio = np.asarray(fitted.reward.standard_errors[8]) / found[:8].std(axis=0, ddof=1)
+    assert np.all((ratio > 0.5) & (ratio < 2))
+    assert np.isfinite(fitted.reward_variance[8])
+
+
+def test_an_action_seen_often_but_in_one_instance_stays_uncertain():
+    """Effects of instance x action do not average out over rows of one instance."""
+    rng = np.random.default_rng(18)
+    misses, claimed = [], []
+    for _ in range(30):
+        case = Case(rng.normal(size=(80, 2)), 0.5 * rng.normal(size=(9, 3)))
+        action = rng.integers(0, 8, (80, 200))
+        action[0] = 8
+        reward = play(rng, case, action, effect_std=1.0)
+        fitted = fit_quietly(case.z, cells_of(action, reward, 9), range(9))
+        row = np.array([*case.z[0], 1.0])
+        misses.append(predictions(fitted, case.z[:1])[0, 8] - case.values[0, 8])
+        claimed.append(row @ np.asarray(fitted.reward.coefficient_covariance[8], float) @ row)
+    # Mean of 30 squares of standard normals: 1 with deviation 0.26.
+    assert np.mean(np.square(misses) / claimed) < 1 + 4 * 0.26
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8])
+def test_everything_is_finite_when_all_actions_are_rare(rows):
+    rng = np.random.default_rng(19)
+    case = draw_case(rng, instances=rows)
+    action = rng.integers(0, 3, (rows, 2))
+    reward = 5.0 + 0.1 * rng.normal(size=action.shape)
+    with pytest.warns(RareActionWarning, match="3 of 3 actions"):
+        fitted = fit_linear_reward(case.z, cells_of(action, reward, 3), range(3))
+    assert np.all(np.isfinite(coefficients_of(fitted)))
+    assert np.all(np.isfinite(fitted.reward.standard_errors))
+    assert np.all(fitted.reward_variance > 0)
+    assert np.isfinite(fitted.leftover_variance)
+    np.testing.assert_allclose(predictions(fitted, case.z), 5.0, atol=1.5)
+
+
+def test_constant_rewards_are_fitted_without_complaint():
+    rng = np.random.default_rng(20)
+    action = rng.integers(0, 2, (30, 10))
+    z = rng.normal(size=(30, 2))
+    fitted = fit_linear_reward(z, cells_of(action, np.full((30, 10), 3.0), 2), range(2))
+    np.testing.assert_allclose(predictions(fitted, z), 3.0, atol=1e-5)
+    assert np.all(np.isfinite(fitted.reward.standard_errors))
+
+
+def test_a_constant_encoding_is_harmless():
+    """A column without variance leaves its coefficient open; predictions are those without it."""
+    rng = np.random.default_rng(21)
+    case = draw_case(rng)
+    action = rng.integers(0, 3, (60, 20))
+    cells = cells_of(action, play(rng, case, action), 3)
+    padded = np.concatenate([case.z, np.full((60, 1), 2.0)], axis=1)
+    first, second = (fit_linear_reward(encodings, cells, range(3)) for encodings in (case.z, padded))
+    np.testing.assert_allclose(predictions(first, case.z), predictions(second, padded), atol=1e-4)
+    assert np.all(np.isfinite(second.reward.standard_errors))
