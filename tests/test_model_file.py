@@ -143,11 +143,11 @@ def test_a_model_without_labels_or_history_comes_back(maxout_model, tmp_path):
 
 
 def test_a_nonlinear_oracle_comes_back(tmp_path):
-    world = draw_world(jr.key(3), latent_dim=2, context_dim=4, layers=3, actions=3, draw_reward=draw_leaky_reward)
+    world = draw_world(jr.key(3), latent_dim=DIM, layers=3, actions=ACTIONS, draw_reward=draw_leaky_reward)
     world.oracle().save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     assert_same(loaded, world.oracle())
-    context = world.emit(jr.key(4), jnp.ones(2))
+    context = jnp.ones(DIM)
     np.testing.assert_array_equal(
         loaded.reward(loaded.encoder(context)), world.oracle().reward(world.oracle().encoder(context))
     )
@@ -363,7 +363,7 @@ def test_a_manifest_with_wrong_contents_is_refused_even_if_its_hash_is_right(sav
 
 def test_saving_onto_a_file_is_refused(oracle_model, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ModelFileError, match="is a file; a model is saved as a directory"):
+    with pytest.raises(ModelFileError, match=r"is a file.*a model is saved as a directory"):
         oracle_model.save(tmp_path / "file")
     with pytest.raises(ModelFileError, match="is a file"):
         oracle_model.save(tmp_path / "file" / "model")

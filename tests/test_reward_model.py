@@ -1,4 +1,4 @@
-"""Least squares for each action on mean encodings (thm:reward): coefficients, standard errors, variances, rare actions."""
+"""Least squares for each action on mean encodings (thm:reward): coefficients, their errors, variances, rare actions."""
 
 import warnings
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from ilb.environments import draw_confounded_logging, draw_world, record
+from ilb.environments import GaussianNoise, draw_confounded_logging, draw_world, record
 from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
@@ -193,35 +193,35 @@ def replications(rng, number, reward_std=0.5, effect_std=0.0, encoding_std=0.0, 
     ids=["plain", "by action", "effects", "noisy encodings", "each action once"],
 )
 def test_standard_errors_are_the_standard_deviations_over_replications(noise):
-    estimates, errors, _ = replications(np.random.default_rng(6), 300, **noise)
+    estimates, errors, _ = replications(np.random.default_rng(6), 200, **noise)
     ratio = np.sqrt(np.mean(errors**2, axis=0)) / estimates.std(axis=0, ddof=1)
-    # An empirical standard deviation of 300 draws is off by 4.1 %; the nine ratios are averaged, and each is bounded.
+    # An empirical standard deviation of 200 draws is off by 5 %; the nine ratios are averaged, and each is bounded.
     assert np.all(np.abs(np.log(ratio)) < 0.2)
     assert abs(np.log(ratio).mean()) < 0.08
 
 
 def test_coefficients_have_no_bias_when_encodings_are_exact():
-    estimates, errors, case = replications(np.random.default_rng(7), 200, effect_std=0.5)
-    z_scores = (estimates - case.coefficients).mean(axis=0) / (errors.mean(axis=0) / np.sqrt(200))
+    estimates, errors, case = replications(np.random.default_rng(7), 100, effect_std=0.5)
+    z_scores = (estimates - case.coefficients).mean(axis=0) / (errors.mean(axis=0) / np.sqrt(100))
     assert np.all(np.abs(z_scores) < 4)  # nine standard normals
 
 
 def test_confounded_logging_leaves_the_coefficients_unbiased():
     """thm:reward: given z the action does not matter, whatever it depended on."""
     scores, naive = [], []
-    for seed in range(5):
+    for seed in range(12):
         key_world, key_logging, key_record = jr.split(jr.key(seed), 3)
-        world = draw_world(key_world, latent_dim=3, actions=8)
-        logging = draw_confounded_logging(key_logging, 8, 3, 3, strength=0.7)
-        logs = record(key_record, world, logging, instances=50, length=400).logs
+        # Little noise: that of a mean encoding of 30 contexts shrinks the slopes, which is no matter of confounding.
+        world = draw_world(key_world, latent_dim=3, actions=4, noise=GaussianNoise(0.4))
+        logging = draw_confounded_logging(key_logging, 4, 3, 3, strength=0.7)
+        logs = record(key_record, world, logging, instances=40, length=30).logs
         encodings = encode_contexts(world.oracle().encoder, logs.context).astype(float)
         W = measure_scatter(encodings, logs.starts).encoding_covariance
-        fitted = fit_linear_reward(
-            instance_means(encodings, logs.starts), reward_cells(logs), range(8), W, logs.lengths
-        )
-        truth = np.concatenate([np.asarray(world.reward.theta), np.zeros((8, 1))], axis=1)
+        mean_encodings = instance_means(encodings, logs.starts)
+        fitted = fit_linear_reward(mean_encodings, reward_cells(logs), range(4), W, logs.lengths)
+        truth = np.concatenate([np.asarray(world.reward.theta), np.zeros((4, 1))], axis=1)
         scores.append((coefficients_of(fitted) - truth) / np.asarray(fitted.reward.standard_errors))
-        naive.append([logs.reward[logs.action == a].mean() for a in range(8)])
+        naive.append([logs.reward[logs.action == a].mean() for a in range(4)])
     scores = np.array(scores)
     assert abs(scores.mean()) < 4 / np.sqrt(scores.size)
     assert abs(scores.std() - 1) < 4 / np.sqrt(2 * scores.size)

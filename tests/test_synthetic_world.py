@@ -24,7 +24,7 @@ from ilb.environments import (
     record,
 )
 from ilb.environments.specification import SyntheticSpecification
-from ilb.errors import LogsError
+from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.networks import random_leaky_mixing
 
@@ -45,16 +45,17 @@ def leaky(x):
 # The emission
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.integers(1, 4), st.integers(0, 2), st.integers(2, 5), st.integers(0, 2**31 - 1))
-def test_the_left_inverse_undoes_the_emission(dim, extra, layers, seed):
-    mixing = random_leaky_mixing(jr.key(seed), dim, dim + extra, layers, 0.2)
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(2, 5), st.integers(0, 2**31 - 1))
+def test_the_left_inverse_undoes_the_emission(one_dim, other_dim, layers, seed):
+    dim, context_dim = sorted((one_dim, other_dim))
+    mixing = random_leaky_mixing(jr.key(seed), dim, context_dim, layers, 0.2)
     z = 2 * jr.normal(jr.key(seed + 1), (dim,))
     # Each stage may shrink a coordinate five-fold, so rounding grows by 5 in each of the L - 1 inverse stages.
     np.testing.assert_allclose(mixing.inverse(mixing(z)), z, atol=1e-5 * 5 ** (layers - 1))
 
 
-@pytest.mark.parametrize(("context_dim", "layers"), [(3, 2), (3, 4), (5, 3)])
+@pytest.mark.parametrize(("context_dim", "layers"), [(3, 2), (3, 4), (4, 3)])
 def test_the_emission_is_leaky_stages_and_orthonormal_columns(context_dim, layers):
     mixing = random_leaky_mixing(jr.key(3), 3, context_dim, layers, 0.2)
     assert len(mixing.matrices) == layers - 1
@@ -72,27 +73,28 @@ def test_the_matrices_of_an_emission_are_drawn_independently():
 
 
 def test_the_emission_is_not_linear():
-    z = jr.normal(jr.key(5), (50, 3))
-    mixing = jax.vmap(random_leaky_mixing(jr.key(6), 3, 3, 2, 0.2))
-    assert np.abs(np.asarray(mixing(z) + mixing(-z))).max() > 0.5  # odd functions would give 0
+    z = jnp.asarray([1.0, -2.0, 3.0])
+    mixing = random_leaky_mixing(jr.key(6), 3, 3, 2, 0.2)
+    assert np.linalg.norm(mixing(z) + mixing(-z)) > 0.5  # odd functions would give 0
 
 
-def significant_dimensions(layers):
-    mixing = random_leaky_mixing(jr.key(7), 2, 4, layers, 0.2)
+def principal_deviations(layers, seed):
+    """Of an image of two latent dimensions in four, the largest as 1."""
+    mixing = random_leaky_mixing(jr.key(seed), 2, 4, layers, 0.2)
     contexts = np.asarray(jax.vmap(mixing)(jr.normal(jr.key(8), (500, 2))))
     spread = np.linalg.svd(contexts - contexts.mean(axis=0), compute_uv=False)
-    return int(np.sum(spread > 0.01 * spread[0]))
+    return spread / spread[0]
 
 
 @pytest.mark.parametrize("layers", [3, 5])
 def test_the_image_in_more_dimensions_is_bent(layers):
     """No n-dimensional affine subspace holds it, so no linear map can take the extra dimensions off."""
-    assert significant_dimensions(layers) == 4
+    assert all(principal_deviations(layers, seed)[2] > 0.05 for seed in range(3))
 
 
 def test_with_two_layers_the_image_in_more_dimensions_is_flat():
     """One stage lifts and nothing comes after it to bend: known, and the reason to use L = 3 with d > n."""
-    assert significant_dimensions(2) == 2
+    assert principal_deviations(2, seed=0)[2] < 1e-5
 
 
 # Noise, latent states and rewards
@@ -123,18 +125,22 @@ def test_latent_noise_has_its_law_mean_zero_and_the_stated_variance(noise, law, 
 def test_numbers_may_be_given_as_integers():
     """`reward_std=1` is as good as 1.0: the same types everywhere, so the same compiled programs."""
     whole = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1, reward_std=1, noise=LaplaceNoise(1))
-    real = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1.0, reward_std=1.0, noise=LaplaceNoise(1.0))
+    real = draw_world(
+        jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1.0, reward_std=1.0, noise=LaplaceNoise(1.0)
+    )
     types = [[leaf.dtype for leaf in jax.tree.leaves(world.oracle())] for world in (whole, real)]
     assert types[0] == types[1]
     assert [leaf.dtype for leaf in jax.tree.leaves(whole)] == [leaf.dtype for leaf in jax.tree.leaves(real)]
 
 
 def test_coefficients_are_unit_vectors_that_differ():
-    theta = np.asarray(draw_world(jr.key(10), latent_dim=DIM, actions=20).reward.theta)
+    draws = [draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).reward.theta for seed in range(10)]
+    theta = np.concatenate([np.asarray(draw) for draw in draws])
     np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.0, atol=1e-6)
-    assert np.abs(theta @ theta.T - np.eye(20)).max() < 0.9999
-    # Uniform on the sphere: each coordinate has mean 0 and variance 1 / n.
-    assert np.all(np.abs(theta.mean(axis=0)) < 4 / np.sqrt(20 * DIM))
+    assert np.abs(theta @ theta.T - np.eye(10 * ACTIONS)).max() < 0.99999
+    # Uniform on the sphere: each coordinate has mean 0 and variance 1 / n, and for n = 3 is itself uniform.
+    assert stats.kstest(theta[:, 0], stats.uniform(-1, 2).cdf).pvalue > RARE
+    assert np.all(np.abs(theta.mean(axis=0)) < 4 / np.sqrt(len(theta) * DIM))
 
 
 def test_latent_states_have_the_stated_deviation():
@@ -156,7 +162,9 @@ def test_recorded_rewards_are_theta_z_plus_noise_of_the_stated_deviation(recordi
 
 
 def test_recorded_contexts_are_emitted_around_the_latent_state(recording):
-    eta = np.asarray(jax.vmap(WORLD.mixing.inverse)(recording.logs.context)) - recording.latents[recording.logs.instance]
+    eta = (
+        np.asarray(jax.vmap(WORLD.mixing.inverse)(recording.logs.context)) - recording.latents[recording.logs.instance]
+    )
     assert stats.kstest(eta.ravel(), stats.norm(0, 1).cdf).pvalue > RARE
 
 
@@ -242,17 +250,14 @@ def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause
 
 
 def test_confounding_has_the_stated_strength():
-    weights = np.concatenate(
-        [np.asarray(part).ravel() for part in jax.tree.leaves(draw_confounded_logging(jr.key(15), 50, 10, 10, 0.3))]
-    )
-    assert weights.size == 1000
+    drawn = [draw_confounded_logging(jr.key(seed), ACTIONS, DIM, DIM, 0.3) for seed in range(40)]
+    weights = np.concatenate([np.asarray(part).ravel() for part in jax.tree.leaves(drawn)])
+    assert weights.size == 40 * 2 * ACTIONS * DIM
     assert stats.kstest(weights, stats.norm(0, 0.3).cdf).pvalue > RARE
 
 
 def test_contexts_and_instances_do_not_depend_on_who_logged(recording):
-    other = record(
-        jr.key(1), WORLD, draw_confounded_logging(jr.key(14), ACTIONS, DIM, DIM), instances=40, length=30
-    )
+    other = record(jr.key(1), WORLD, draw_confounded_logging(jr.key(14), ACTIONS, DIM, DIM), instances=40, length=30)
     np.testing.assert_allclose(other.latents, recording.latents, atol=1e-6)
     np.testing.assert_allclose(other.logs.context, recording.logs.context, atol=1e-5)
     assert np.any(other.logs.action != recording.logs.action)
@@ -261,8 +266,8 @@ def test_contexts_and_instances_do_not_depend_on_who_logged(recording):
 # Recordings
 
 
-@pytest.mark.parametrize(("instances", "length"), [(25, 30), (40, 12)])
-def test_a_recording_begins_with_the_shorter_one(recording, instances, length):
+def test_a_recording_begins_with_one_of_fewer_instances_and_rounds(recording):
+    instances, length = 25, 12
     shorter = record(jr.key(1), WORLD, UniformLogging(ACTIONS), instances=instances, length=length)
     np.testing.assert_allclose(shorter.latents, recording.latents[:instances], atol=1e-6)
     np.testing.assert_allclose(shorter.mean_rewards, recording.mean_rewards[:instances], atol=1e-5)
@@ -329,12 +334,27 @@ def test_with_its_own_schema_a_frame_gives_the_same_contexts(recording):
 # Specifications
 
 
-SMALL = SyntheticSpecification(latent_dim=DIM, context_dim=DIM, actions=ACTIONS, instances=40, test_instances=40, length=30)
+SMALL = SyntheticSpecification(
+    latent_dim=DIM, context_dim=DIM, actions=ACTIONS, instances=40, test_instances=40, length=30
+)
 
 
 def test_a_specification_comes_back_from_its_file(tmp_path):
     odd = SyntheticSpecification(
-        7, 4, 7, 3, 35, "laplace", 0.1 + 0.2, "leaky", 2.0, 0.25, confounding=0.5, instances=3, test_instances=0, length=9
+        7,
+        4,
+        7,
+        3,
+        35,
+        "laplace",
+        0.1 + 0.2,
+        "leaky",
+        2.0,
+        0.25,
+        confounding=0.5,
+        instances=3,
+        test_instances=0,
+        length=9,
     )
     odd.save(tmp_path / "world.json")
     assert SyntheticSpecification.load(tmp_path / "world.json") == odd
@@ -361,7 +381,14 @@ def test_a_specification_can_do_without_test_instances():
 
 def test_a_specification_builds_the_world_it_names():
     world = SyntheticSpecification(
-        latent_dim=3, context_dim=5, layers=3, actions=4, noise="uniform", noise_scale=0.5, reward="leaky", latent_std=2.0
+        latent_dim=3,
+        context_dim=5,
+        layers=3,
+        actions=4,
+        noise="uniform",
+        noise_scale=0.5,
+        reward="leaky",
+        latent_std=2.0,
     ).world()
     assert isinstance(world.noise, UniformNoise)
     assert float(world.noise.scale) == 0.5
@@ -375,7 +402,7 @@ def test_a_specification_builds_the_world_it_names():
 
 @pytest.mark.parametrize(("field", "value"), [("noise", "cauchy"), ("reward", "cubic")])
 def test_an_unknown_family_is_answered_with_the_known_ones(field, value):
-    with pytest.raises(LogsError, match=rf"{field} must be one of (gaussian|linear), .*; got '{value}'"):
+    with pytest.raises(WorldError, match=rf"{field} must be one of (gaussian|linear), .*; got '{value}'"):
         SyntheticSpecification(**{field: value})
 
 
@@ -385,22 +412,22 @@ def test_an_unknown_family_is_answered_with_the_known_ones(field, value):
 )
 def test_a_file_that_is_no_specification_is_refused(tmp_path, text):
     (tmp_path / "world.json").write_text(text)
-    with pytest.raises(LogsError, match=r"world\.json"):
+    with pytest.raises(WorldError, match=r"world\.json"):
         SyntheticSpecification.load(tmp_path / "world.json")
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path):
-    with pytest.raises(LogsError, match=r"nowhere\.json"):
+    with pytest.raises(WorldError, match=r"nowhere\.json"):
         SyntheticSpecification.load(tmp_path / "nowhere.json")
     (tmp_path / "world.json").write_bytes(b"\xff\xfe\x80")
-    with pytest.raises(LogsError, match=r"world\.json"):
+    with pytest.raises(WorldError, match=r"world\.json"):
         SyntheticSpecification.load(tmp_path / "world.json")
 
 
 @pytest.mark.parametrize("more", [{}, {"sites": 3}])
 def test_another_environment_is_named(tmp_path, more):
     (tmp_path / "world.json").write_text(json.dumps({"environment": "adcb", **more}))
-    with pytest.raises(LogsError, match="'adcb'"):
+    with pytest.raises(WorldError, match="'adcb'"):
         SyntheticSpecification.load(tmp_path / "world.json")
 
 
@@ -422,5 +449,5 @@ def test_another_environment_is_named(tmp_path, more):
 )
 def test_impossible_numbers_in_a_file_are_named(tmp_path, field, value):
     (tmp_path / "world.json").write_text(json.dumps({"environment": "synthetic", field: value}))
-    with pytest.raises(LogsError, match=field):
+    with pytest.raises(WorldError, match=field):
         SyntheticSpecification.load(tmp_path / "world.json")

@@ -1,10 +1,10 @@
-"""What an encoder and a reward model are, whoever made them."""
+"""The small nouns that everything shares: encoders, reward models, and what happens in a round."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 class Encoder(Protocol):
@@ -21,3 +21,18 @@ class RewardModel(Protocol):
     def __call__(self, z: Float[Array, " n"], /) -> Float[Array, " K"]:
         """Give the K expected rewards."""
         ...
+
+
+class Step(NamedTuple):
+    """One round, and one row of the logs: the same noun."""
+
+    context: Float[Array, " d"]
+    action: Int[Array, ""]
+    reward: Float[Array, ""]
+
+
+class Choice(NamedTuple):
+    """The action a policy takes, and the K values of which it is the largest."""
+
+    action: Int[Array, ""]
+    values: Float[Array, " K"]

@@ -31,13 +31,13 @@ class TiedRecipe:
     fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit.
     """
 
-    layers: int = 4
-    width: int = 4
+    layers: int = 3
+    width: int = 6
     instances_per_batch: int = 32
-    rows_per_instance: int = 16
+    rows_per_instance: int = 32
     validation_share: float = 0.1
     ample_rows: int = 10_000
-    training: Recipe = field(default_factory=lambda: Recipe(steps=3000, optimiser=CosineAdam(0.01), score_every=200))
+    training: Recipe = field(default_factory=lambda: Recipe(steps=1500, optimiser=CosineAdam(0.02), score_every=100))
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent

@@ -1,0 +1,1 @@
+"""The online stage: a `LatentModel` in, decisions for one instance out."""

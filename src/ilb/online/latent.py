@@ -1,0 +1,212 @@
+r"""Beliefs about the latent state of an instance, and the paper's policies on them (Algorithm 1, bottom half).
+
+Every belief is Gaussian and computed from the sums of `Evidence` in closed form. They differ in what counts how much:
+
+| belief       | precision                                                     | policies              |
+|--------------|---------------------------------------------------------------|-----------------------|
+| context      | $t W^{-1}$                                                    | CPG                   |
+| printed      | $I + \sum_a N_a \theta_a \theta_a^\top$                       | FPG, FPG-TS (printed) |
+| released     | $t I + \sum_a N_a \theta_a \theta_a^\top$                     | the authors' code     |
+| calibrated   | $S^{-1} + t W^{-1} + \sum_a w_a \theta_a \theta_a^\top$       | measured variances    |
+
+with $w_a = N_a / (\sigma_a^2 + N_a \tau^2)$: the rewards of one action share the effect that z leaves unexplained.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ilb.cholesky import cholesky, solve_lower, solve_upper
+from ilb.model import LatentModel
+from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
+from ilb.online.policy import AbstractRewards
+from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, IndependentThompson, Thompson
+from ilb.types import RewardModel, Step
+
+
+class LatentRewards(AbstractRewards):
+    r"""Rewards that follow from a Gaussian latent state: $\mu(z)$ with $z \sim N(\hat z, (L L^\top)^{-1})$."""
+
+    z: Float[Array, " n"]
+    factor: Float[Array, "n n"]
+    model: RewardModel
+
+    def mean(self) -> Float[Array, " K"]:
+        """Give the rewards at the expected latent state (exact when they are linear)."""
+        return self.model(self.z)
+
+    def std(self) -> Float[Array, " K"]:
+        """Give the standard deviations (linearised where rewards are not linear)."""
+        slopes = jax.jacfwd(self.model)(self.z)
+        spread = jax.vmap(lambda slope: solve_lower(self.factor, slope))(slopes)
+        return jnp.sqrt(jnp.sum(spread**2, axis=1))
+
+    def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """Draw a latent state, and the rewards that follow."""
+        return self.model(self.z + solve_upper(self.factor, jr.normal(key, self.z.shape)))
+
+
+class PartlyExplainedRewards(AbstractRewards):
+    """Rewards that follow from a latent state up to an effect of its own for each action.
+
+    Given z, action a has the expected reward `share[a]` mu_a(z) + `offset[a]`, with standard deviation `own_std[a]`.
+    """
+
+    explained: LatentRewards
+    share: Float[Array, " K"]
+    offset: Float[Array, " K"]
+    own_std: Float[Array, " K"]
+
+    def mean(self) -> Float[Array, " K"]:
+        """Give the expected values."""
+        return self.share * self.explained.mean() + self.offset
+
+    def std(self) -> Float[Array, " K"]:
+        """Give the standard deviations."""
+        return jnp.sqrt((self.share * self.explained.std()) ** 2 + self.own_std**2)
+
+    def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """Draw a latent state, and the effects around it."""
+        key_latent, key_own = jr.split(key)
+        own = self.own_std * jr.normal(key_own, self.own_std.shape)
+        return self.share * self.explained.draw(key_latent) + self.offset + own
+
+
+class AbstractLatentBelief(AbstractBelief):
+    """A belief whose state is `Evidence`: contexts are encoded and summed, rewards are summed by action."""
+
+    model: eqx.AbstractVar[LatentModel]
+
+    def init(self) -> Evidence:
+        """Know nothing of this instance."""
+        noise = self.model.noise
+        return no_evidence(noise.population_mean.shape[0], noise.reward_variance.shape[0])
+
+    def observe(self, state: Evidence, context: Float[Array, " d"]) -> Evidence:
+        """Encode the context and count it (Alg. 1, line 3)."""
+        return add_encoding(state, self.model.encoder(context))
+
+    def learn(self, state: Evidence, step: Step) -> Evidence:
+        """Count the reward."""
+        return add_reward(state, step)
+
+
+class ContextBelief(AbstractLatentBelief):
+    """z is the mean encoding (Alg. 1, line 4); rewards are not used, so any reward model will do."""
+
+    model: LatentModel = eqx.field(converter=LatentModel.bare)
+
+    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+        """Believe the mean encoding, with its sampling covariance W / t."""
+        del context
+        precision = state.rounds * jnp.linalg.inv(self.model.noise.encoding_covariance)
+        return LatentRewards(state.encoding_sum / state.rounds, cholesky(precision), self.model.reward)
+
+
+class PrintedBelief(AbstractLatentBelief):
+    """z minimises the squared distance to the mean encoding plus the squared reward residuals (eq. loss)."""
+
+    model: LatentModel = eqx.field(converter=LatentModel.bare)
+
+    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+        """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V (see the architecture page)."""
+        del context
+        dim = state.encoding_sum.shape[0]
+        precision = jnp.eye(dim) + _outer_sum(self.model, state.pulls)
+        information = state.encoding_sum / state.rounds + _residual_sum(self.model, state, jnp.ones_like(state.pulls))
+        return _solved(precision, information, self.model)
+
+
+class ReleasedBelief(AbstractLatentBelief):
+    """The posterior with unit variances and a flat prior: what the authors' code minimises."""
+
+    model: LatentModel = eqx.field(converter=LatentModel.bare)
+
+    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+        """Believe the Gaussian posterior in which a context counts as much as a reward."""
+        del context
+        dim = state.encoding_sum.shape[0]
+        precision = state.rounds * jnp.eye(dim) + _outer_sum(self.model, state.pulls)
+        information = state.encoding_sum + _residual_sum(self.model, state, jnp.ones_like(state.pulls))
+        return _solved(precision, information, self.model)
+
+
+class CalibratedBelief(AbstractLatentBelief):
+    """The posterior under the variances that were measured in the logs, effects that z does not explain included."""
+
+    model: LatentModel = eqx.field(converter=LatentModel.bare)
+
+    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> PartlyExplainedRewards:
+        """Believe the Gaussian posterior; it does not depend on the latent basis."""
+        del context
+        noise = self.model.noise
+        pooled = noise.reward_variance + state.pulls * noise.leftover_variance
+        within = jnp.linalg.inv(noise.encoding_covariance)
+        prior = jnp.linalg.inv(noise.population_covariance)
+        precision = prior + state.rounds * within + _outer_sum(self.model, state.pulls / pooled)
+        information = (
+            prior @ noise.population_mean + within @ state.encoding_sum + _residual_sum(self.model, state, 1 / pooled)
+        )
+        # Given z, the unexplained effect of action a is the share `gain` of how far its mean reward is from mu_a(z).
+        gain = state.pulls * noise.leftover_variance / pooled
+        mean_reward = state.reward_sum / jnp.maximum(state.pulls, 1)
+        own_variance = noise.leftover_variance * noise.reward_variance / pooled
+        explained = _solved(precision, information, self.model)
+        return PartlyExplainedRewards(explained, 1 - gain, gain * mean_reward, jnp.sqrt(own_variance))
+
+
+def _outer_sum(model: LatentModel, weights: Float[Array, " K"]) -> Float[Array, "n n"]:
+    r"""Sum $w_a \theta_a \theta_a^\top$; as one product of matrices when instances are batched."""
+    theta = model.reward.theta  # type: ignore[attr-defined]
+    return jnp.tensordot(weights, theta[:, :, None] * theta[:, None, :], 1)
+
+
+def _residual_sum(model: LatentModel, state: Evidence, weights: Float[Array, " K"]) -> Float[Array, " n"]:
+    r"""Sum $w_a \theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
+    reward = model.reward
+    residual = state.reward_sum - state.pulls * reward.intercept  # type: ignore[attr-defined]
+    return jnp.asarray((weights * residual) @ reward.theta)  # type: ignore[attr-defined]
+
+
+def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], model: LatentModel) -> LatentRewards:
+    factor = cholesky(precision)
+    return LatentRewards(solve_upper(factor, solve_lower(factor, information)), factor, model.reward)
+
+
+def cpg(model: LatentModel) -> BeliefPolicy:
+    """Context posterior greedy."""
+    return BeliefPolicy(ContextBelief(model), Greedy())
+
+
+def fpg(model: LatentModel) -> BeliefPolicy:
+    """Full posterior greedy, as printed."""
+    return BeliefPolicy(PrintedBelief(model), Greedy())
+
+
+def fpg_released(model: LatentModel) -> BeliefPolicy:
+    """Full posterior greedy with the weighting of the authors' code."""
+    return BeliefPolicy(ReleasedBelief(model), Greedy())
+
+
+def fpg_ts(model: LatentModel) -> BeliefPolicy:
+    """FPG-TS as printed: an independent draw for each action."""
+    return BeliefPolicy(PrintedBelief(model), IndependentThompson())
+
+
+def fpg_ts_released(model: LatentModel) -> BeliefPolicy:
+    """FPG-TS with the weighting of the authors' code: one joint draw."""
+    return BeliefPolicy(ReleasedBelief(model), Thompson())
+
+
+def calibrated(model: LatentModel) -> BeliefPolicy:
+    """Greedy on the calibrated posterior."""
+    return BeliefPolicy(CalibratedBelief(model), Greedy())
+
+
+def calibrated_ts(model: LatentModel) -> BeliefPolicy:
+    """Thompson sampling from the calibrated posterior."""
+    return BeliefPolicy(CalibratedBelief(model), Thompson())
