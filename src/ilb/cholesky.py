@@ -24,7 +24,7 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """
     size = matrix.shape[0]
     if size > WRITTEN_OUT:
-        return jnp.linalg.cholesky(matrix)
+        return jnp.asarray(jnp.linalg.cholesky(matrix))
     zero = jnp.zeros((), matrix.dtype)
     factor = [[zero] * size for _ in range(size)]
     for j in range(size):

@@ -4,6 +4,7 @@ IlbError
 ├── LogsError            the table of past cases, or a new row, does not fit what was promised
 │   └── SchemaError      a new table does not have the columns or labels the model was fitted with
 ├── FitError             the logs are readable, but no model can be learned from them
+├── DecisionError        a decision or reward that can't be, or a saved instance that can't be read
 ├── WorldError           a simulated world can't be made, or a file does not describe one
 └── ModelFileError       a saved model is damaged, foreign, or from a newer version
 
@@ -28,6 +29,10 @@ class SchemaError(LogsError):
 
 class FitError(IlbError, ValueError):
     """No model can be learned from these logs."""
+
+
+class DecisionError(IlbError, ValueError):
+    """A decision can't be made, a reward belongs to none, or a saved instance can't be read."""
 
 
 class WorldError(IlbError, ValueError):

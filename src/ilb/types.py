@@ -36,3 +36,15 @@ class Choice(NamedTuple):
 
     action: Int[Array, ""]
     values: Float[Array, " K"]
+
+
+class Report(Protocol):
+    """Called as long work goes on: after a chunk of training steps, or of instances played."""
+
+    def __call__(self, done: int, total: int, value: float, /) -> None:
+        """Show that `done` of `total` is done, and what it comes to so far (a loss, a regret)."""
+        ...
+
+
+def silent(done: int, total: int, value: float) -> None:
+    """Report nothing."""

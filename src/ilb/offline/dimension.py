@@ -17,8 +17,9 @@ from ilb.networks import Affine
 from ilb.offline.contrastive import Episode, TiedParams, contrastive_losses
 from ilb.offline.encoder_recipe import whiten
 from ilb.offline.tied import TiedRecipe
-from ilb.offline.training import CosineAdam, Recipe, Report, silent
+from ilb.offline.training import CosineAdam, Recipe
 from ilb.offline.whitening import fit_whitening
+from ilb.types import Report, silent
 
 HELD_OUT_INSTANCES = 64
 HELD_OUT_ROWS = 64

@@ -14,8 +14,8 @@ from jaxtyping import PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine
-from ilb.offline.training import Curve, Report, silent
-from ilb.types import Encoder
+from ilb.offline.training import Curve
+from ilb.types import Encoder, Report, silent
 
 Tree = TypeVar("Tree")
 

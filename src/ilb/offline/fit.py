@@ -18,8 +18,7 @@ from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_r
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.reward import fit_linear_reward, reward_cells
 from ilb.offline.tied import TiedRecipe
-from ilb.offline.training import Report, silent
-from ilb.types import Encoder
+from ilb.types import Encoder, Report, silent
 from ilb.version import __version__
 
 

@@ -16,8 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
-from ilb.offline.training import MomentumSGD, Recipe, Report, minimise_many, silent
+from ilb.offline.training import MomentumSGD, Recipe, minimise_many
 from ilb.offline.whitening import fit_whitening
+from ilb.types import Report, silent
 
 
 class LabelledRows(NamedTuple):

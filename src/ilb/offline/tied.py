@@ -17,8 +17,9 @@ from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, random_maxout_mlp
 from ilb.offline.contrastive import Histories, TiedContrast, TiedParams, pad_histories
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.encodings import encode_contexts, measure_scatter
-from ilb.offline.training import CosineAdam, Minimised, Recipe, Report, minimise_many, silent
+from ilb.offline.training import CosineAdam, Minimised, Recipe, minimise_many
 from ilb.offline.whitening import fit_whitening
+from ilb.types import Report, silent
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ilb.errors import FitError
+from ilb.types import Report, silent
 
 Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
 """`loss(params, data, key)`: a module-level function or a frozen dataclass, so that equal losses compile once."""
@@ -97,18 +98,6 @@ class Minimised(NamedTuple):
     curve: Curve
     best_step: np.ndarray
     interrupted: bool
-
-
-class Report(Protocol):
-    """Called after each chunk of steps."""
-
-    def __call__(self, step: int, steps: int, loss: float) -> None:
-        """Show that `step` of `steps` is done."""
-        ...
-
-
-def silent(step: int, steps: int, loss: float) -> None:
-    """Report nothing."""
 
 
 class _State(NamedTuple):

@@ -1,7 +1,7 @@
 """Evidence: all that one instance has told us, as sums.
 
-Rewards depend on the past only through the action that was taken, so these sums are sufficient for every latent policy and
-every bandit without contexts. Sums commute: late and reordered rewards are harmless, and nothing drifts.
+Rewards depend on the past only through the action that was taken, so these sums are sufficient for every latent policy
+and every bandit without contexts. Sums commute: late and reordered rewards are harmless, and nothing drifts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ilb.types import Step
 class Evidence(NamedTuple):
     r"""Sums over the rounds of one instance; sufficient for $p(z \mid h_t, x_t)$ under Gaussian noise.
 
-    `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `pulls` and `reward_sum`
-    are $N_a$ and $\sum_{s: a_s = a} r_s$, which is all that eq. loss needs. `reward_square_sum` tells how well a model
-    explains the rewards.
+    `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `pulls` and
+    `reward_sum` are $N_a$ and $\sum_{s: a_s = a} r_s$, which is all that eq. loss needs. `reward_square_sum` tells how
+    well a model explains the rewards.
     """
 
     rounds: Float[Array, ""]

@@ -17,8 +17,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from ilb.cholesky import cholesky, solve_lower, solve_upper
 from ilb.model import LatentModel
@@ -45,9 +44,14 @@ class LatentRewards(AbstractRewards):
         spread = jax.vmap(lambda slope: solve_lower(self.factor, slope))(slopes)
         return jnp.sqrt(jnp.sum(spread**2, axis=1))
 
-    def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
-        """Draw a latent state, and the rewards that follow."""
-        return self.model(self.z + solve_upper(self.factor, jr.normal(key, self.z.shape)))
+    @property
+    def noise_size(self) -> int:
+        """One number for each latent dimension."""
+        return self.z.shape[0]
+
+    def at(self, noise: Float[Array, " n"]) -> Float[Array, " K"]:
+        """Give the rewards that follow from one latent state."""
+        return self.model(self.z + solve_upper(self.factor, noise))
 
 
 class PartlyExplainedRewards(AbstractRewards):
@@ -69,11 +73,15 @@ class PartlyExplainedRewards(AbstractRewards):
         """Give the standard deviations."""
         return jnp.sqrt((self.share * self.explained.std()) ** 2 + self.own_std**2)
 
-    def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
-        """Draw a latent state, and the effects around it."""
-        key_latent, key_own = jr.split(key)
-        own = self.own_std * jr.normal(key_own, self.own_std.shape)
-        return self.share * self.explained.draw(key_latent) + self.offset + own
+    @property
+    def noise_size(self) -> int:
+        """One number for each latent dimension, and one for each action."""
+        return self.explained.noise_size + self.own_std.shape[0]
+
+    def at(self, noise: Float[Array, " n+K"]) -> Float[Array, " K"]:
+        """Give the rewards that follow from one latent state and one effect for each action."""
+        latent, own = noise[: self.explained.noise_size], noise[self.explained.noise_size :]
+        return self.share * self.explained.at(latent) + self.offset + self.own_std * own
 
 
 class AbstractLatentBelief(AbstractBelief):
@@ -113,7 +121,7 @@ class PrintedBelief(AbstractLatentBelief):
     model: LatentModel = eqx.field(converter=LatentModel.bare)
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
-        """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V (see the architecture page)."""
+        """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
         del context
         dim = state.encoding_sum.shape[0]
         precision = jnp.eye(dim) + _outer_sum(self.model, state.pulls)

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ilb.types import Choice, Step
@@ -30,9 +31,18 @@ class AbstractRewards(eqx.Module):
     def std(self) -> Float[Array, " K"]:
         """Give the standard deviations."""
 
+    @property
     @abc.abstractmethod
+    def noise_size(self) -> int:
+        """The number of standard normal numbers behind one draw."""
+
+    @abc.abstractmethod
+    def at(self, noise: Float[Array, " noise"]) -> Float[Array, " K"]:
+        """Give the rewards at one point of the joint belief, as a function of standard normal noise."""
+
     def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
         """Draw all K at once from the joint belief."""
+        return self.at(jr.normal(key, (self.noise_size,)))
 
 
 class AbstractPolicy(eqx.Module):

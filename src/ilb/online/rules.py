@@ -9,13 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ilb.online.policy import AbstractPolicy, AbstractRewards, State, choose, indicate
 from ilb.types import Choice, Step
 
-PROPENSITY_DRAWS = 1000
-"""Draws behind the propensities of rules that sample, and behind the probability of being best."""
+PROPENSITY_POINTS = 1000
+"""Fixed points of the belief behind the propensities of rules that sample, and behind the probability of being best."""
 
 
 class AbstractBelief(eqx.Module):
@@ -77,8 +78,9 @@ class Thompson(AbstractRule):
     def propensities(
         self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
     ) -> Float[Array, " K"]:
-        """Estimate by `PROPENSITY_DRAWS` further draws."""
-        return frequencies(key, rewards.draw, allowed)
+        """Give each action the probability that it is the best."""
+        del key
+        return probability_best(rewards, allowed)
 
 
 class IndependentThompson(AbstractRule):
@@ -92,8 +94,10 @@ class IndependentThompson(AbstractRule):
     def propensities(
         self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
     ) -> Float[Array, " K"]:
-        """Estimate by `PROPENSITY_DRAWS` further draws."""
-        return frequencies(key, lambda one: self.values(one, rewards), allowed)
+        """Give each action the share of points at which its own noise lifts it above the others."""
+        del key
+        mean, std = rewards.mean(), rewards.std()
+        return frequencies(mean.shape[0], lambda noise: mean + std * noise, allowed)
 
 
 class UpperConfidence(AbstractRule):
@@ -129,11 +133,23 @@ class Uniform(AbstractRule):
 
 
 def frequencies(
-    key: PRNGKeyArray, draw: Callable[[PRNGKeyArray], Float[Array, " K"]], allowed: Bool[Array, " K"]
+    noise_size: int, values_at: Callable[[Float[Array, " noise"]], Float[Array, " K"]], allowed: Bool[Array, " K"]
 ) -> Float[Array, " K"]:
-    """Estimate how often each action has the largest of the drawn values."""
-    drawn = jax.vmap(lambda one: indicate(draw(one), allowed))(jr.split(key, PROPENSITY_DRAWS))
-    return jnp.mean(drawn, axis=0)
+    """Find at what share of `PROPENSITY_POINTS` fixed points of noise each action has the largest value.
+
+    The points are the same for every decision, so that probabilities are a function of the belief alone.
+    """
+    half = np.random.default_rng(0).standard_normal((PROPENSITY_POINTS // 2, noise_size)).astype(np.float32)
+    values = jax.vmap(values_at)(jnp.asarray(np.concatenate([half, -half])))
+    open_values = jnp.where(allowed, values, -jnp.inf)
+    largest = open_values >= open_values.max(axis=1, keepdims=True)
+    # Ties share their point, so that the shares sum to one.
+    return jnp.mean(largest / largest.sum(axis=1, keepdims=True), axis=0)
+
+
+def probability_best(rewards: AbstractRewards, allowed: Bool[Array, " K"]) -> Float[Array, " K"]:
+    """Give the probability that each allowed action is the best of them."""
+    return frequencies(rewards.noise_size, rewards.at, allowed)
 
 
 class BeliefPolicy(AbstractPolicy):

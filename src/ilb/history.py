@@ -1,0 +1,82 @@
+"""History: what came of playing, as arrays by instance and round, with the summaries that papers print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+
+class Summary(NamedTuple):
+    """A number over instances: its mean, standard error (over instances) and median."""
+
+    mean: float
+    standard_error: float
+    median: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.standard_error:.1f} (median {self.median:.1f})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History:
+    """Actions, noise-free regret and whether the action was a best one, for each instance and round.
+
+    `expected_rewards` holds what the policy expected of all actions in each round, where that was asked for.
+    """
+
+    actions: Int[np.ndarray, "I T"]
+    regret: Float[np.ndarray, "I T"]
+    optimal: Bool[np.ndarray, "I T"]
+    expected_rewards: Float[np.ndarray, "I T K"] | None = None
+
+    @property
+    def instances(self) -> int:
+        """The number of instances played."""
+        return len(self.regret)
+
+    @property
+    def horizon(self) -> int:
+        """The number of rounds of each."""
+        return int(self.regret.shape[1])
+
+    def __repr__(self) -> str:
+        return f"History({self.instances} instances, {self.horizon} rounds)"
+
+    def cumulative_regret(self) -> Float[np.ndarray, "I T"]:
+        """Sum the regret up to each round, in double precision."""
+        return np.cumsum(self.regret, axis=1, dtype=np.float64)
+
+    def regret_at(self, rounds: int) -> Summary:
+        """Summarise the cumulative regret after that many rounds."""
+        return summarise(self.regret[:, :rounds].sum(axis=1, dtype=np.float64))
+
+    def optimal_share(self, first: int = 0, last: int | None = None) -> Summary:
+        """Summarise how often a best action was taken in these rounds."""
+        return summarise(self.optimal[:, first:last].mean(axis=1))
+
+    def to_frame(
+        self, rounds: Sequence[int] | None = None, backend: Literal["pandas", "polars", "pyarrow"] = "pandas"
+    ) -> Any:
+        """Give a tidy table: one row for each instance and round (all, or the given ones, counted from 1)."""
+        kept = np.arange(self.horizon) if rounds is None else np.asarray(rounds) - 1
+        cumulative = self.cumulative_regret()[:, kept]
+        columns = {
+            "instance": np.repeat(np.arange(self.instances), len(kept)),
+            "round": np.tile(kept + 1, self.instances),
+            "action": self.actions[:, kept].ravel(),
+            "regret": self.regret[:, kept].ravel(),
+            "cumulative_regret": cumulative.ravel(),
+            "optimal": self.optimal[:, kept].ravel(),
+        }
+        return nw.from_dict(columns, backend=backend).to_native()
+
+
+def summarise(values: Float[np.ndarray, " I"]) -> Summary:
+    """Take mean, standard error over instances, and median."""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return Summary(float(values.mean()), float(error), float(np.median(values)))

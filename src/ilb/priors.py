@@ -1,0 +1,25 @@
+"""What baselines learn from logs: offline writes it, online reads it, as with the `LatentModel`."""
+
+from __future__ import annotations
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+
+class ContextRegression(eqx.Module):
+    r"""A ridge regression of rewards on contexts for each action, as sums.
+
+    `precision` is $A_a = \lambda I + X_a^\top X_a$ and `moment` is $b_a = X_a^\top r_a$. The coefficients
+    $A_a^{-1} b_a$ have the covariance $\sigma^2 A_a^{-1}$ when rewards have the variance $\sigma^2$.
+    """
+
+    precision: Float[Array, "K d d"]
+    moment: Float[Array, "K d"]
+
+
+class DiscreteStates(eqx.Module):
+    r"""A latent state that is one of S: $s \sim$ `weights`, $r \mid s, a \sim N(\mu_{s,a}, \sigma_a^2)$."""
+
+    weights: Float[Array, " S"]
+    mean_rewards: Float[Array, "S K"]
+    reward_variance: Float[Array, " K"]
