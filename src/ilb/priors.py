@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 from jaxtyping import Array, Float
+
+from ilb.model import LatentModel
 
 
 class ContextRegression(eqx.Module):
@@ -23,3 +27,13 @@ class DiscreteStates(eqx.Module):
     weights: Float[Array, " S"]
     mean_rewards: Float[Array, "S K"]
     reward_variance: Float[Array, " K"]
+
+
+class Ingredients(NamedTuple):
+    """Everything that any policy of the roster is built from: the latent model, and what baselines learn from logs."""
+
+    model: LatentModel
+    regression: ContextRegression
+    encoding_states: DiscreteStates
+    reward_states: DiscreteStates
+    horizon: int

@@ -32,13 +32,14 @@ except ImportError as error:
     ) from error
 
 Observation = np.ndarray[Any, np.dtype[np.float32]]
+Integer = Int[Array, ""] | Int[np.ndarray, ""]
 
 
 class Episode(NamedTuple):
     """Where an episode stands. The seed gives `key`; episode after episode of the same seed is counted by `number`."""
 
     key: PRNGKeyArray
-    number: Int[Array, ""]
+    number: Integer
     instance: Instance
     round: Int[Array, ""]
 
@@ -52,14 +53,12 @@ class Outcome(NamedTuple):
     regret: Float[Array, ""]
 
 
-def _keys(key: PRNGKeyArray, number: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+def _keys(key: PRNGKeyArray, number: Integer) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     key_instance, key_rounds = jr.split(jr.fold_in(key, number))
     return key_instance, key_rounds
 
 
-def _begin(
-    environment: AbstractEnvironment, key: PRNGKeyArray, number: Int[Array, ""]
-) -> tuple[Episode, Float[Array, " d"]]:
+def _begin(environment: AbstractEnvironment, key: PRNGKeyArray, number: Integer) -> tuple[Episode, Float[Array, " d"]]:
     key_instance, key_rounds = _keys(key, number)
     instance = environment.sample_instance(key_instance)
     key_context, _ = jr.split(jr.fold_in(key_rounds, 0))
@@ -67,7 +66,7 @@ def _begin(
 
 
 def _step(
-    environment: AbstractEnvironment, horizon: Int[Array, ""], episode: Episode, action: Int[Array, ""]
+    environment: AbstractEnvironment, horizon: Integer, episode: Episode, action: Integer
 ) -> tuple[Episode, Outcome]:
     """Take the action in this round and show the next; or, if the episode is over, begin the next one instead."""
     over = episode.round >= horizon
@@ -131,6 +130,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
     def __init__(self, environment: AbstractEnvironment, horizon: int) -> None:
         self.environment = environment
         self.horizon = horizon
+        self._horizon = np.asarray(horizon)
         self.observation_space, self.action_space = _spaces(environment)
         self._key: PRNGKeyArray | None = None
         self._number = 0
@@ -145,7 +145,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self._number += 1
         if self._key is None or seed is not None:
             self._key, self._number = _key_of_words(_words(self.np_random)), 0
-        self._episode, context = _begin_one(self.environment, self._key, jnp.asarray(self._number))
+        self._episode, context = _begin_one(self.environment, self._key, np.asarray(self._number))
         self._round = 0
         return np.array(context), {}
 
@@ -155,9 +155,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
             raise ResetNeeded(f"call reset() before the first step and after {self.horizon} steps.")
         if not self.action_space.contains(action):
             raise InvalidAction(f"an action is one of {self.action_space}; got {action!r}.")
-        self._episode, outcome = _step_one(
-            self.environment, jnp.asarray(self.horizon), self._episode, jnp.asarray(action)
-        )
+        self._episode, outcome = _step_one(self.environment, self._horizon, self._episode, np.asarray(action))
         self._round += 1
         context, reward, mean, regret = jax.device_get(tuple(outcome))
         info = {"mean_reward": float(mean), "regret": float(regret)}
@@ -184,6 +182,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
     def __init__(self, environment: AbstractEnvironment, num_envs: int, horizon: int) -> None:
         self.environment = environment
         self.horizon = horizon
+        self._horizon = np.asarray(horizon)
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = _spaces(environment)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -204,8 +203,8 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         else:
             numbers = np.where(seeded, 0, np.asarray(self._current[0].number) + 1)
         keys = jax.vmap(_key_of_words)(self._words)
-        begun = _begin_all(self.environment, keys, jnp.asarray(numbers))
-        self._current = begun if self._current is None else _select_all(jnp.asarray(mask), begun, self._current)
+        begun = _begin_all(self.environment, keys, numbers)
+        self._current = begun if self._current is None else _select_all(mask, begun, self._current)
         self._rounds[mask] = 0
         return np.array(self._current[1]), {}
 
@@ -219,9 +218,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         if not self.action_space.contains(actions):
             raise InvalidAction(f"actions are {self.num_envs} of {self.single_action_space}; got {actions!r}.")
         taken = self._rounds < self.horizon
-        episodes, outcome = _step_all(
-            self.environment, jnp.asarray(self.horizon), self._current[0], jnp.asarray(actions)
-        )
+        episodes, outcome = _step_all(self.environment, self._horizon, self._current[0], actions)
         self._current = episodes, outcome.context
         self._rounds = np.where(taken, self._rounds + 1, 0)
         context, reward, mean, regret = jax.device_get(tuple(outcome))

@@ -1,0 +1,1 @@
+"""Figures from tables; nothing here knows JAX."""

@@ -1,0 +1,55 @@
+"""One look for all figures: colours that colour-blind readers can tell apart, one for each policy, everywhere the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, SKY, YELLOW, GREY, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#8C564B",
+    "#56B4E9",
+    "#B8A600",
+    "#888888",
+    "#000000",
+)
+
+LOOK: dict[str, tuple[str, str]] = {
+    "Calibrated": (BLACK, "-"),
+    "Calibrated-TS": (BLACK, "--"),
+    "CPG": (BLUE, "-"),
+    "FPG": (GREEN, "-"),
+    "FPG (released)": (GREEN, "--"),
+    "FPG-TS": (ORANGE, "-"),
+    "FPG-TS (released)": (ORANGE, "--"),
+    "MAB": (RED, "-"),
+    "MABPrior": (RED, "--"),
+    "LinUCB": (PURPLE, "-"),
+    "LinTS": (PURPLE, "--"),
+    "Warm LinTS": (PURPLE, ":"),
+    "mTS (encodings)": (SKY, "-"),
+    "mTS (rewards)": (SKY, "--"),
+    "mUCB (encodings)": (BROWN, "-"),
+    "mUCB (rewards)": (BROWN, "--"),
+    "Uniform": (GREY, ":"),
+}
+"""Colour and line of each policy; the same colour is the same family."""
+
+SIZES = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ilb",
+}
+
+
+def look_of(policy: str) -> dict[str, Any]:
+    """Give the plotting arguments of a policy; unknown ones are grey."""
+    colour, line = LOOK.get(policy, (GREY, "-"))
+    return {"color": colour, "linestyle": line}
