@@ -61,12 +61,20 @@ def save_model(model: LatentModel, path: Path) -> None:
         "schema": None if model.schema is None else model.schema.to_json(),
         "provenance": None if model.provenance is None else asdict(model.provenance),
     }
-    manifest["content_hash"] = _content_hash(manifest)
-    text = json.dumps(manifest, indent=1, allow_nan=False)
+    try:
+        manifest["content_hash"] = _content_hash(manifest)
+        text = json.dumps(manifest, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"the schema or the provenance holds a value that a manifest can't ({error}); "
+            "expected text, finite numbers, lists and mappings."
+        ) from error
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise ModelFileError(f"{path} is a file; a model is saved as a directory. Choose another name.") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ModelFileError(
+            f"{path} is a file, or in one; a model is saved as a directory. Choose another name."
+        ) from error
     _refuse_foreign_directory(path)
     _write_whole(path / manifest["arrays"]["file"], packed)
     _write_whole(path / MANIFEST, text.encode())
@@ -78,6 +86,17 @@ def save_model(model: LatentModel, path: Path) -> None:
 def load_model(path: Path) -> LatentModel:
     """Read a model and check that it is whole; anything wrong is a `ModelFileError` that says what to do."""
     manifest = _read_manifest(path)
+    try:
+        return _assemble(manifest, path)
+    except ModelFileError:
+        raise
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} is not a whole model ({error!r}). Restore a copy or fit the model again."
+        ) from error
+
+
+def _assemble(manifest: dict[str, Any], path: Path) -> LatentModel:
     file = path / str(manifest["arrays"]["file"])
     if file.parent != path or not file.is_file():
         raise ModelFileError(f"{path} names its arrays as {file.name!r}, which is not there. Copy the whole directory.")
@@ -87,16 +106,11 @@ def load_model(path: Path) -> LatentModel:
             f"{file} is damaged: its {len(packed)} bytes do not have the hash that {MANIFEST} names. "
             "It was cut short or changed after it was saved; restore a copy or fit the model again."
         )
-    try:
-        arrays = parse_arrays(packed)
-        parts = {name: _put_together(part, name, arrays) for name, part in manifest["model"].items()}
-        schema = None if manifest["schema"] is None else Schema.from_json(manifest["schema"])
-        provenance = None if manifest["provenance"] is None else _provenance(manifest["provenance"])
-        return LatentModel(**parts, schema=schema, provenance=provenance)
-    except ModelFileError:
-        raise
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} is not a whole model: {error}. Restore a copy or fit the model again.") from error
+    arrays = parse_arrays(packed)
+    parts = {name: _put_together(part, name, arrays) for name, part in manifest["model"].items()}
+    schema = None if manifest["schema"] is None else Schema.from_json(manifest["schema"])
+    provenance = None if manifest["provenance"] is None else _provenance(manifest["provenance"])
+    return LatentModel(**parts, schema=schema, provenance=provenance)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -127,7 +141,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """Turn a module into JSON, putting its arrays into `arrays` under dotted names."""
     if isinstance(value, jax.Array | np.ndarray):
-        arrays[name] = np.ascontiguousarray(value)
+        arrays[name] = np.array(value, order="C")  # `ascontiguousarray` would turn scalars into vectors
         return {"array": name}
     if isinstance(value, tuple):
         return [_take_apart(item, f"{name}.{number}", arrays) for number, item in enumerate(value)]
@@ -162,7 +176,10 @@ def _content_hash(manifest: dict[str, Any]) -> str:
 
 
 def _refuse_foreign_directory(path: Path) -> None:
-    if any(path.iterdir()) and not (path / MANIFEST).exists() and not list(path.glob("arrays-*.safetensors*")):
+    file = path / MANIFEST
+    # `manifest.json` is a common name; ours, even if cut short, begins with our format.
+    ours = FORMAT.encode() in file.read_bytes() if file.is_file() else any(path.glob("arrays-*.safetensors*"))
+    if any(path.iterdir()) and not ours:
         raise ModelFileError(f"{path} holds other files and no ILB model. Choose an empty or new directory.")
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -69,9 +68,8 @@ def fit_table(
         lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
         results.print(layout_scores(f"{test.instances} held-out instances", lines))
         scores = {name: _plain_scores(line) for name, line in lines.items()}
-        model = eqx.tree_at(
-            lambda m: m.provenance, model, replace(model.provenance, scores=scores), is_leaf=lambda x: x is None
-        )
+        provenance = replace(model.provenance, scores=scores)
+        model = LatentModel(model.encoder, model.reward, model.noise, model.schema, provenance)
     model.save(out)
     say(f"saved {model} in {out}")
     return model

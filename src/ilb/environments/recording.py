@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
+from ilb.errors import WorldError
 from ilb.logs import Logs
 
 
@@ -82,6 +83,11 @@ def record(
     (50, (10, 5))
     """
     lengths = np.broadcast_to(np.asarray(length), (instances,))
+    if instances < 1 or lengths.min() < 1:
+        raise WorldError(
+            f"a recording needs at least one instance, and each at least one round; got instances={instances} and "
+            f"length={lengths.min() if instances else length}."
+        )
     histories = _record(key, environment, logging, instances, int(lengths.max()))
     latents, means, contexts, actions, rewards = (np.asarray(part) for part in histories)
     kept = np.arange(contexts.shape[1])[None, :] < lengths[:, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,16 @@ NOISES: dict[str, Callable[[Any], LatentNoise]] = {
     "gaussian": GaussianNoise,
     "laplace": LaplaceNoise,
     "uniform": UniformNoise,
+}
+LEAST = {
+    "seed": 0,
+    "latent_dim": 1,
+    "context_dim": 1,
+    "layers": 2,
+    "actions": 1,
+    "instances": 1,
+    "test_instances": 0,
+    "length": 1,
 }
 REWARDS: dict[str, RewardDraw] = {"linear": draw_linear_reward, "leaky": draw_leaky_reward}
 
@@ -63,6 +74,16 @@ class SyntheticSpecification:
         for name, known in (("noise", NOISES), ("reward", REWARDS)):
             if getattr(self, name) not in known:
                 raise WorldError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise WorldError(f"{name} must be an integer, at least {least}; got {value!r}.")
+        for name in ("noise_scale", "latent_std", "reward_std", "confounding"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value < math.inf:
+                raise WorldError(f"{name} must be a number, at least 0; got {value!r}.")
+        if self.context_dim < self.latent_dim:
+            raise WorldError(f"context_dim must be at least latent_dim={self.latent_dim}; got {self.context_dim}.")
 
     def world(self) -> SyntheticWorld:
         """Draw the world."""
@@ -105,9 +126,8 @@ class SyntheticSpecification:
         try:
             stored = json.loads(path.read_text())
             kind = stored.pop("environment")
-            specification = SyntheticSpecification(**stored)
+            if kind == "synthetic":
+                return SyntheticSpecification(**stored)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise WorldError(f"{path} is not a world that `ilb simulate` wrote: {error}.") from error
-        if kind != "synthetic":
-            raise WorldError(f"{path} describes a {kind!r} environment; only 'synthetic' is known here.")
-        return specification
+        raise WorldError(f"{path} describes a {kind!r} environment; only 'synthetic' is known here.")

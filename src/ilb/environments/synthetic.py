@@ -8,7 +8,7 @@ from typing import Protocol
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
@@ -18,6 +18,11 @@ from ilb.types import RewardModel
 
 SLOPE = 0.2
 """Slope of the leaky ReLUs, as in the released code; the paper does not print one."""
+
+
+def as_real(number: ArrayLike) -> Float[Array, ""]:
+    """Make a scalar of the usual type, also from an integer: equal worlds then share their compilations."""
+    return jnp.asarray(number, float)
 
 
 class LatentNoise(Protocol):
@@ -36,7 +41,7 @@ class LatentNoise(Protocol):
 class GaussianNoise(eqx.Module):
     """Normal noise with standard deviation `scale`."""
 
-    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    scale: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
 
     @property
     def variance(self) -> Float[Array, ""]:
@@ -51,7 +56,7 @@ class GaussianNoise(eqx.Module):
 class LaplaceNoise(eqx.Module):
     """Laplace noise of scale `scale`: its variance is 2 scale²."""
 
-    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    scale: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
 
     @property
     def variance(self) -> Float[Array, ""]:
@@ -66,7 +71,7 @@ class LaplaceNoise(eqx.Module):
 class UniformNoise(eqx.Module):
     """Uniform noise on an interval of length `scale` around zero: its variance is scale² / 12."""
 
-    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    scale: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
 
     @property
     def variance(self) -> Float[Array, ""]:
@@ -86,8 +91,8 @@ class SyntheticWorld(AbstractEnvironment):
     noise: LatentNoise
     latent_dim: int = eqx.field(static=True)
     actions: int = eqx.field(static=True)
-    latent_std: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
-    reward_std: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
+    latent_std: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
+    reward_std: Float[Array, ""] = eqx.field(converter=as_real, default=0.5)
 
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
         """Draw a latent state."""

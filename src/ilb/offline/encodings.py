@@ -18,7 +18,7 @@ CHUNK = 1 << 16
 def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows n"]:
     """Encode any number of contexts in chunks; short tables are padded, so that few sizes are ever compiled."""
     pieces = []
-    for first in range(0, len(contexts), CHUNK):
+    for first in range(0, max(len(contexts), 1), CHUNK):
         piece = contexts[first : first + CHUNK]
         padded = np.pad(piece, ((0, min(CHUNK, _next_power(len(piece))) - len(piece)), (0, 0)))
         pieces.append(np.asarray(encode_rows(encoder, jnp.asarray(padded)))[: len(piece)])
@@ -54,8 +54,10 @@ def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarr
     residuals = encodings - np.repeat(means, lengths, axis=0)
     freedom = max(int(lengths.sum()) - len(lengths), 1)
     within = residuals.T @ residuals / freedom
-    # A latent direction without any noise would make W singular and its inverse meaningless.
-    within += np.eye(len(within)) * max(np.trace(within) / len(within), np.finfo(np.float32).tiny) * 1e-6
+    # A latent direction without any noise would make W singular and its inverse meaningless. What is added is small in
+    # the units of each coordinate, for these may differ by orders of magnitude.
+    units = np.maximum(np.diag(within), 1e-6 * encodings.var(axis=0, dtype=np.float64))
+    within += 1e-6 * np.diag(np.maximum(units, np.finfo(np.float32).tiny))
     between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
     root = np.linalg.cholesky(within)
     inverse_root = np.linalg.inv(root)

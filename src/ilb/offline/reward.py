@@ -72,41 +72,53 @@ def fit_linear_reward(
     that this explains is not counted as leftover variance. Left out, mean encodings are taken as exact.
     """
     actions, dim = len(labels), mean_encodings.shape[1]
-    features = np.concatenate([mean_encodings, np.ones((len(mean_encodings), 1))], axis=1)[cells.instance]
+    to_basis, centre = _standard_basis(mean_encodings)
+    standard = (mean_encodings - centre) @ to_basis
+    features = np.concatenate([standard, np.ones((len(standard), 1))], axis=1)[cells.instance]
     groups = [np.flatnonzero(cells.action == a) for a in range(actions)]
     totals = np.array([cells.rows[g].sum() for g in groups])
     rare = (totals < RARE_FACTOR * (dim + 1)) | (np.array([len(g) for g in groups]) < 2 * (dim + 1))
-    variance = _reward_variance(cells, groups)
+    if np.any(rare):
+        _warn_rare(labels, totals, rare, dim)
 
     grams = np.stack([(features[g] * cells.rows[g, None]).T @ features[g] for g in groups])
     moments = np.stack([features[g].T @ (cells.rows[g] * cells.mean[g]) for g in groups])
     coefficients = np.zeros((actions, dim + 1))
     for common in np.flatnonzero(~rare):
         coefficients[common] = np.linalg.lstsq(grams[common], moments[common], rcond=None)[0]
-    prior_mean, prior_covariance = _prior(coefficients[~rare], cells, features)
-    prior_precision = np.linalg.inv(prior_covariance)
-    if np.any(rare):
-        _warn_rare(labels, totals, rare, dim)
-    for scarce in np.flatnonzero(rare):
-        precision = prior_precision + grams[scarce] / variance[scarce]
-        moment = prior_precision @ prior_mean + moments[scarce] / variance[scarce]
-        coefficients[scarce] = np.linalg.solve(precision, moment)
+    prior_mean, prior_covariance = _prior(coefficients[~rare], cells)
+    coefficients[rare] = prior_mean
 
+    # Rare actions have no fit of their own yet, so their residuals say nothing, unless there are no others.
+    telling = ~rare[cells.action] | np.all(rare)
+    parameters = int((~rare).sum()) * (dim + 1)
+    residual = cells.mean - np.sum(features * coefficients[cells.action], axis=1)
+    unexplained = float(np.sum(residual[telling] ** 2) / max(telling.sum() - parameters, 1))
+    variance = _reward_variance(cells, groups, unexplained)
     blur = np.zeros(len(cells.rows))
     if encoding_covariance is not None and lengths is not None:
         theta = coefficients[:, :dim]
-        blur = np.einsum("ai,ij,aj->a", theta, encoding_covariance, theta)[cells.action] / lengths[cells.instance]
-    residual = cells.mean - np.sum(features * coefficients[cells.action], axis=1)
-    leftover = _leftover_variance(cells, residual, variance, blur, parameters=int((~rare).sum()) * (dim + 1))
+        noise = np.einsum("ai,ij,aj->a", theta, to_basis.T @ encoding_covariance @ to_basis, theta)
+        blur = noise[cells.action] / lengths[cells.instance]
+    common_cells = Cells(*(part[telling] for part in cells))
+    leftover = _leftover_variance(common_cells, residual[telling], variance, blur[telling], parameters)
 
+    spread = variance[cells.action] / cells.rows + leftover + blur  # of the mean reward of a cell around the model
+    prior_precision = np.linalg.inv(prior_covariance)
     covariance = np.zeros((actions, dim + 1, dim + 1))
     for a, g in enumerate(groups):
         if rare[a]:
-            covariance[a] = np.linalg.inv(prior_precision + grams[a] / variance[a])
+            weighted = features[g] / spread[g, None]
+            covariance[a] = np.linalg.inv(prior_precision + weighted.T @ features[g])
+            coefficients[a] = covariance[a] @ (prior_precision @ prior_mean + weighted.T @ cells.mean[g])
         else:
             inverse = np.linalg.pinv(grams[a])
-            spread = cells.rows[g] * variance[a] + cells.rows[g] ** 2 * (leftover + blur[g])
-            covariance[a] = inverse @ ((features[g] * spread[:, None]).T @ features[g]) @ inverse
+            weighted = features[g] * (cells.rows[g] ** 2 * spread[g])[:, None]
+            covariance[a] = inverse @ (weighted.T @ features[g]) @ inverse
+    back = np.eye(dim + 1)
+    back[:dim, :dim] = to_basis
+    back[dim, :dim] = -centre @ to_basis
+    coefficients, covariance = coefficients @ back.T, back @ covariance @ back.T
     reward = LinearReward(
         jnp.asarray(coefficients[:, :dim], jnp.float32),
         jnp.asarray(coefficients[:, dim], jnp.float32),
@@ -115,15 +127,29 @@ def fit_linear_reward(
     return RewardFit(reward, variance, leftover)
 
 
-def _reward_variance(cells: Cells, groups: Sequence[np.ndarray]) -> Float[np.ndarray, " K"]:
-    """Pool deviations within cells, which no error of the model can touch; actions share strength."""
+def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarray, np.ndarray]:
+    """Find the basis in which mean encodings are centred and uncorrelated with variance one.
+
+    Least squares there does not suffer from units or from means far from zero, and the prior of rare actions does not
+    depend on the latent basis.
+    """
+    centre, std = mean_encodings.mean(axis=0), mean_encodings.std(axis=0)
+    scale = np.where(std > 1e-9 * np.abs(centre), std, np.inf)  # a constant coordinate is the intercept's
+    correlation = np.atleast_2d(np.cov(mean_encodings, rowvar=False, bias=True)) / np.outer(scale, scale)
+    variances, directions = np.linalg.eigh(correlation)
+    kept = variances > 1e-9
+    return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
+
+
+def _reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: float) -> Float[np.ndarray, " K"]:
+    """Pool deviations within cells, which no error of the model can touch; actions share strength.
+
+    Where no action was ever repeated in an instance, noise and effects of instance x action can't be told apart, and
+    all that the model leaves unexplained is taken as noise.
+    """
     freedom = np.array([(cells.rows[g] - 1).sum() for g in groups])
     deviation = np.array([cells.deviation[g].sum() for g in groups])
-    if freedom.sum() > 0:
-        pooled = float(deviation.sum() / freedom.sum())
-    else:  # no action was ever repeated in an instance: all that can be said is the spread around each action's mean
-        pooled = float(np.mean([np.var(cells.mean[g]) for g in groups if len(g)]))
-    pooled = max(pooled, 1e-12)
+    pooled = max(float(deviation.sum() / freedom.sum()) if freedom.sum() > 0 else unexplained, 1e-12)
     return np.asarray((deviation + PRIOR_ROWS * pooled) / (freedom + PRIOR_ROWS))
 
 
@@ -142,20 +168,17 @@ def _leftover_variance(
     return max(float(excess), 0.0)
 
 
-def _prior(
-    coefficients: Float[np.ndarray, "well n+1"], cells: Cells, features: Float[np.ndarray, "cells n+1"]
-) -> tuple[np.ndarray, np.ndarray]:
+def _prior(coefficients: Float[np.ndarray, "well n+1"], cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Take the spread of coefficients over the actions that have enough rows as the prior for those that have not."""
-    dim = features.shape[1]
-    scale = np.maximum(np.mean(features**2, axis=0), 1e-12)
+    slopes = coefficients.shape[1] - 1
     spread = max(float(np.var(cells.mean)), 1e-12)
     if len(coefficients) < 2:
-        mean = np.zeros(dim)
+        mean = np.zeros(slopes + 1)
         mean[-1] = np.average(cells.mean, weights=cells.rows)
-        return mean, np.diag(spread / scale)
-    mean = coefficients.mean(axis=0)
-    variances = coefficients.var(axis=0, ddof=1)
-    return mean, np.diag(np.maximum(variances, 1e-3 * spread / scale))
+        return mean, spread * np.eye(slopes + 1)
+    variances = np.maximum(coefficients.var(axis=0, ddof=1), 1e-3 * spread)
+    # One variance for all slopes: the standard basis is free up to a rotation.
+    return coefficients.mean(axis=0), np.diag([*[variances[:-1].mean()] * slopes, variances[-1]])
 
 
 def _warn_rare(labels: Sequence[Any], rows: np.ndarray, rare: np.ndarray, dim: int) -> None:

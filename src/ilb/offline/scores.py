@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.model import LatentModel, known_linear_reward
+from ilb.model import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import Affine, IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
@@ -59,9 +59,20 @@ class FitScores(NamedTuple):
 def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Score:
     """Compute `statistic(index of instances)` and its standard error by leaving out one instance at a time."""
     everyone = np.arange(instances)
-    left_out = np.array([statistic(np.delete(everyone, number)) for number in everyone])
-    spread = np.sum((left_out - left_out.mean()) ** 2) * (instances - 1) / instances
-    return Score(float(statistic(everyone)), float(np.sqrt(spread)))
+    left_out = [statistic(np.delete(everyone, number)) for number in everyone] if instances > 1 else [np.nan]
+    return Score(float(statistic(everyone)), _spread(np.array(left_out)))
+
+
+def jackknife_sums(statistic: Callable[[np.ndarray], np.ndarray], sums: Float[np.ndarray, "I m"]) -> Score:
+    """Do the same for a statistic of sums over instances, `[..., m] -> [...]`: leaving one out is a subtraction."""
+    total = sums.sum(axis=0)
+    left_out = statistic(total - sums) if len(sums) > 1 else np.full(1, np.nan)
+    return Score(float(statistic(total)), _spread(left_out))
+
+
+def _spread(left_out: Float[np.ndarray, " I"]) -> float:
+    instances = len(left_out)
+    return float(np.sqrt(np.sum((left_out - left_out.mean()) ** 2) * (instances - 1) / instances))
 
 
 def mean_correlation(
@@ -75,15 +86,18 @@ def mean_correlation(
     With Gaussian latent states the rotation is not identifiable, and even the truth scores well below 1; read it beside
     `affine_correlation`, which asks what Theorem id_latent promises.
     """
+    # A coordinate that is constant, or made of others, is no source; a latent without a source counts as not found.
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(training_encodings, rowvar=False)))
+    free = directions[:, variances > 1e-9 * variances[-1]]
     ica = FastICA(random_state=seed, whiten="unit-variance", max_iter=500)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ica.fit(training_encodings)
-    sources = ica.transform(mean_encodings)
+        ica.fit(training_encodings @ free)
+    sources = ica.transform(mean_encodings @ free)
     rows, columns = linear_sum_assignment(-np.abs(_correlations(sources, latents)))
 
     def matched(index: np.ndarray) -> float:
-        return float(np.abs(_correlations(sources[index], latents[index])[rows, columns]).mean())
+        return float(np.abs(_correlations(sources[index], latents[index])[rows, columns]).sum() / latents.shape[1])
 
     return jackknife(matched, len(latents))
 
@@ -113,19 +127,20 @@ def r_squared(
     _, group = np.unique(instance, return_inverse=True)
     # Sums for each instance are enough, so leaving one out is a subtraction; centring keeps them well-conditioned.
     centred, error = target - target.mean(), target - estimate
-    sums = np.stack([np.bincount(group, weights=w) for w in (np.ones_like(centred), centred, centred**2, error**2)])
+    sums = [np.bincount(group, weights=w) for w in (np.ones_like(centred), centred, centred**2, error**2)]
 
-    def statistic(index: np.ndarray) -> float:
-        count, total, squares, errors = sums[:, index].sum(axis=1)
-        return float(1 - errors / (squares - total**2 / count))
+    def statistic(sums: np.ndarray) -> np.ndarray:
+        count, total, squares, errors = np.moveaxis(sums, -1, 0)
+        variation = squares - total**2 / count
+        return np.asarray(1 - errors / np.where(variation > 1e-12 * squares, variation, np.nan))
 
-    return jackknife(statistic, sums.shape[1])
+    return jackknife_sums(statistic, np.stack(sums, axis=1))
 
 
 def share_of_best(estimate: Float[np.ndarray, "I K"], truth: Float[np.ndarray, "I K"]) -> Score:
     """How often the action that looks best is the best one."""
     right = (estimate.argmax(axis=1) == truth.argmax(axis=1)).astype(float)
-    return jackknife(lambda index: float(right[index].mean()), len(right))
+    return jackknife_sums(lambda sums: sums[..., 0] / sums[..., 1], np.stack([right, np.ones_like(right)], axis=1))
 
 
 def score_model(
@@ -187,5 +202,7 @@ def reference_models(training: Logs, oracle: Encoder | None = None) -> Mapping[s
     # An encoder that sees nothing: every instance gets the same prediction.
     blind = Affine(jnp.zeros((training.width, 1)), jnp.zeros(1))
     constant = known_linear_reward(jnp.zeros((training.actions, 1)), jnp.asarray(average, jnp.float32))
-    references["best on average"] = LatentModel(blind, constant, on_contexts.noise, training.schema)
+    seen = on_contexts.noise
+    noise = NoiseLevels(jnp.eye(1), jnp.zeros(1), jnp.eye(1), seen.reward_variance, seen.leftover_variance)
+    references["best on average"] = LatentModel(blind, constant, noise, training.schema)
     return references

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from ilb.networks import Affine
 
 VARIANCE_FLOOR = 1e-3
-"""Directions with less than this share of the largest variance are not blown up to variance 1: rare categories and
-collinear columns would otherwise turn into outliers or amplified rounding errors."""
+"""Directions (of columns scaled to variance 1) with less than this share of the largest variance are not blown up to
+variance 1: rare categories and collinear columns would otherwise turn into outliers or amplified rounding errors."""
 
 
 def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
@@ -22,9 +22,10 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     >>> bool(np.allclose(np.cov(whitened.T), np.eye(3), atol=0.01))
     True
     """
-    mean = contexts.mean(axis=0, dtype=np.float64)
-    covariance = np.atleast_2d(np.cov(contexts, rowvar=False, bias=True))
-    variances, directions = np.linalg.eigh(covariance)
-    largest = max(variances[-1], np.finfo(np.float32).tiny)
-    matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * largest))
+    mean, std = contexts.mean(axis=0, dtype=np.float64), contexts.std(axis=0, dtype=np.float64)
+    # A column that varies by no more than the rounding of float32 is constant, and is left out.
+    scale = np.where(std > np.finfo(np.float32).eps * np.abs(mean), std, np.inf)
+    correlation = np.atleast_2d(np.cov(contexts, rowvar=False, bias=True)) / np.outer(scale, scale)
+    variances, directions = np.linalg.eigh(correlation)
+    matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
     return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))

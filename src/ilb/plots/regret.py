@@ -15,7 +15,7 @@ from ilb.plots.style import SIZES, look_of
 
 
 def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
-    """Draw mean cumulative regret with bands of one standard error; both axes logarithmic, the legend in final order."""
+    """Draw mean cumulative regret with bands of one standard error, on log axes; the legend in final order."""
     with mpl.rc_context(SIZES):
         figure = Figure(figsize=(8, 4.6), layout="constrained")
         axis = figure.add_subplot()

@@ -1,4 +1,4 @@
-"""One look for all figures: colours that colour-blind readers can tell apart, one for each policy, everywhere the same."""
+"""One look for all figures: colours that colour-blind readers can tell apart, the same for a policy everywhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOOK: dict[str, tuple[str, str]] = {
 }
 """Colour and line of each policy; the same colour is the same family."""
 
-SIZES = {
+SIZES: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
