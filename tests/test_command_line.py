@@ -7,37 +7,66 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
+import ilb.cli.console as console_module
 from ilb import LatentModel
+from ilb.cli import main
+from ilb.cli.console import show_warning
 
 
-def ilb(*arguments, cwd, expect=0):
+def in_a_process(*arguments, cwd):
+    """Run a command as a user does."""
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
     command = [sys.executable, "-m", "ilb", *map(str, arguments)]
     finished = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=300, check=False
+        command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=300, check=True
     )
-    assert finished.returncode == expect, finished.stdout + finished.stderr
-    return finished.stdout + finished.stderr
+    return finished.stdout
+
+
+@pytest.fixture
+def ilb(monkeypatch, capsys):
+    """Run a command in this process, as `main` does it, and give back all that it printed."""
+
+    def run(*arguments, cwd, expect=0):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["ilb", *map(str, arguments)])
+        monkeypatch.setattr(warnings, "showwarning", show_warning)
+        for console in (console_module.results, console_module.notes):
+            monkeypatch.setattr(console, "_width", 200, raising=False)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        assert (stopped.value.code or 0) == expect, printed.out + printed.err
+        return printed.out + (printed.err if expect else "")
+
+    return run
 
 
 COLUMNS = ("--instance", "instance", "--time", "time", "--action", "action", "--reward", "reward")
 
 
+@pytest.fixture
+def folder(folder_of_module):
+    """A folder with simulated logs, in it a model fitted to them."""
+    return folder_of_module
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder_of_module(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     sizes = ("--instances", 60, "--test-instances", 80, "--length", 40, "--latent-dim", 2, "--actions", 4)
-    output = ilb("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
+    output = in_a_process("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
     assert "2,400 rows of 60 instances (40 each)" in output
-    output = ilb("fit", "logs.parquet", *COLUMNS, "--latent-dim", 2, "--out", "model", cwd=folder)
+    output = in_a_process("fit", "logs.parquet", *COLUMNS, "--latent-dim", 2, "--out", "model", cwd=folder)
     assert "12 held-out instances" in output
     return folder
 
 
-def test_simulate_fit_and_score_follow_one_another(folder):
+def test_simulate_fit_and_score_follow_one_another(ilb, folder):
     arguments = ("model", "logs.test.parquet", "--train", "logs.parquet", "--world", "logs.world.json", "--json")
     scores = json.loads(ilb("score", *arguments, cwd=folder))
     assert set(scores) == {"this model", "oracle", "mean contexts", "best on average"}
@@ -47,7 +76,7 @@ def test_simulate_fit_and_score_follow_one_another(folder):
     assert "affine_r2" not in scores["best on average"]
 
 
-def test_without_a_world_only_what_can_be_known_is_scored(folder):
+def test_without_a_world_only_what_can_be_known_is_scored(ilb, folder):
     scores = json.loads(ilb("score", "model", "logs.test.parquet", "--json", cwd=folder))
     assert set(scores) == {"this model"}
     assert set(scores["this model"]) == {"reward_r2"}
@@ -77,14 +106,14 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder):
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
     ],
 )
-def test_a_wrong_input_gets_one_clear_line_and_no_traceback(folder, arguments, message):
+def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, arguments, message):
     output = ilb(*arguments, cwd=folder, expect=2)
     assert "Traceback" not in output
     assert re.search(message, output.replace("\n", " ")), output
     assert not (folder / "m").exists()
 
 
-def test_a_table_and_a_world_that_do_not_belong_together_are_refused(folder):
+def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder):
     ilb(
         "simulate",
         "synthetic",

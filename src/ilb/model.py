@@ -14,7 +14,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ilb.logs import Schema
+from ilb.errors import SchemaError
+from ilb.logs import NumericColumn, Schema
+from ilb.networks import Affine, ComposedEncoder
 from ilb.types import Encoder, RewardModel
 
 
@@ -89,6 +91,21 @@ class LatentModel(eqx.Module):
     def bare(self) -> LatentModel:
         """Return the same model without labels and history."""
         return LatentModel(self.encoder, self.reward, self.noise)
+
+    def on_raw_contexts(self) -> LatentModel:
+        """Return the model for contexts as they stand in the table, before the schema scales them.
+
+        Simulated worlds emit such contexts. Only numeric columns without missing values can be scaled by a compiled
+        program; other schemas raise a SchemaError.
+        """
+        if self.schema is None:
+            return self
+        columns = [column for column in self.schema.context if isinstance(column, NumericColumn) and not column.flagged]
+        if len(columns) != len(self.schema.context):
+            raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
+        mean, std = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("mean", "std"))
+        scaling = Affine(jnp.diag(1 / std), -mean / std)
+        return LatentModel(ComposedEncoder(scaling, self.encoder), self.reward, self.noise)
 
     def save(self, path: str | Path) -> None:
         """Write the model into the directory `path`: `manifest.json` and the arrays beside it (see `ilb.storage`)."""

@@ -12,8 +12,8 @@ from ilb.types import Report
 
 
 @contextmanager
-def progress_bar(description: str, console: Console | None = None) -> Iterator[Report]:
-    """Show a bar while the block runs; a step count that starts again begins the bar anew.
+def progress_bar(description: str, console: Console | None = None, value: str = "loss") -> Iterator[Report]:
+    """Show a bar while the block runs, with what `value` names; a count that starts again begins the bar anew.
 
     >>> with progress_bar("Training", Console(quiet=True)) as report:
     ...     report(100, 200, 1.5)
@@ -22,20 +22,20 @@ def progress_bar(description: str, console: Console | None = None) -> Iterator[R
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
+        TextColumn(value + " {task.fields[value]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console or Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=None, loss="-")
+        task = progress.add_task(description, total=None, value="-")
         last = 0
 
-        def report(step: int, steps: int, loss: float) -> None:
+        def report(done: int, total: int, reached: float) -> None:
             nonlocal last
-            if step <= last:
+            if done <= last:
                 progress.reset(task)
-            last = step
-            progress.update(task, completed=step, total=steps, loss=f"{loss:.3f}")
+            last = done
+            progress.update(task, completed=done, total=total, value=f"{reached:.3f}")
 
         yield report

@@ -134,7 +134,7 @@ def demo(
     out: Out = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
 ) -> None:
-    """Simulate logs, learn a model from them, and score it: the whole offline stage in one minute."""
+    """Simulate records, learn a model from them, and decide for 200 new people: everything in about a minute."""
     from ilb.cli.demo import run_demo
 
     run_demo(out, seed)

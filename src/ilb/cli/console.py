@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -42,25 +43,26 @@ HEADINGS = {
     "affine_mcc": "MCC (affine)",
     "affine_r2": "R² of z (affine)",
     "reward_r2": "R² of rewards",
-    "potential_r2": "R² of potential rewards",
-    "best_action": "best action found",
+    "potential_r2": "R² of expected rewards",
+    "best_action": "best action named",
 }
 
 
 def layout_scores(title: str, lines: Mapping[str, Any]) -> Table:
     """Lay out scores: a column for each model, a row for each score that any of them has."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
     for model in lines:
-        table.add_column(model, justify="right")
+        table.add_column(model, justify="right", no_wrap=True)
     for name, heading in HEADINGS.items():
         scores = [getattr(line, name) for line in lines.values()]
         if any(score is not None for score in scores):
-            table.add_row(heading, *(_shown(name, score) for score in scores))
+            table.add_row(heading, *(shown_score(name, score) for score in scores))
     return table
 
 
-def _shown(name: str, score: Any) -> str:
+def shown_score(name: str, score: Any) -> str:
+    """Write a score with its standard error; the share of best actions in per cent."""
     if score is None:
         return "-"
     if name == "best_action":

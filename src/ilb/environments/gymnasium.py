@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
+from ilb.errors import WorldError
 
 try:
     import gymnasium
@@ -82,7 +83,7 @@ def _step(
     next_round = jnp.where(over, 0, episode.round + 1)
     key_context, _ = jr.split(jr.fold_in(key_rounds, next_round))
     context = environment.emit(key_context, instance)
-    shown = (jnp.where(over, 0.0, number) for number in (reward, means[action], means.max() - means[action]))
+    shown = (jnp.where(over, 0.0, value) for value in (reward, means[action], means.max() - means[action]))
     return Episode(episode.key, number, instance, next_round), Outcome(context, *shown)
 
 
@@ -114,6 +115,12 @@ def _spaces(environment: AbstractEnvironment) -> tuple[Any, Discrete]:
     return Box(-np.inf, np.inf, context.shape, np.float32), Discrete(means.shape[0])
 
 
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise WorldError(f"{name} must be at least 1; got {count}.")
+
+
 class BanditEnv(gymnasium.Env[Observation, np.int64]):
     """One instance at a time as a `gymnasium.Env`.
 
@@ -131,6 +138,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self.environment = environment
         self.horizon = horizon
         self._horizon = np.asarray(horizon)
+        _check_counts(horizon=horizon)
         self.observation_space, self.action_space = _spaces(environment)
         self._key: PRNGKeyArray | None = None
         self._number = 0
@@ -147,7 +155,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
             self._key, self._number = _key_of_words(_words(self.np_random)), 0
         self._episode, context = _begin_one(self.environment, self._key, np.asarray(self._number))
         self._round = 0
-        return np.array(context), {}
+        return np.array(context, dtype=np.float32), {}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take an action; the observation is the context of the next round."""
@@ -159,7 +167,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self._round += 1
         context, reward, mean, regret = jax.device_get(tuple(outcome))
         info = {"mean_reward": float(mean), "regret": float(regret)}
-        return np.array(context), float(reward), False, self._round >= self.horizon, info
+        return np.array(context, dtype=np.float32), float(reward), False, self._round >= self.horizon, info
 
 
 class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[Any, Any]]):
@@ -184,6 +192,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         self.horizon = horizon
         self._horizon = np.asarray(horizon)
         self.num_envs = num_envs
+        _check_counts(horizon=horizon, num_envs=num_envs)
         self.single_observation_space, self.single_action_space = _spaces(environment)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -206,7 +215,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         begun = _begin_all(self.environment, keys, numbers)
         self._current = begun if self._current is None else _select_all(mask, begun, self._current)
         self._rounds[mask] = 0
-        return np.array(self._current[1]), {}
+        return np.array(self._current[1], dtype=np.float32), {}
 
     def step(
         self, actions: np.ndarray[Any, Any]
@@ -223,8 +232,8 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         self._rounds = np.where(taken, self._rounds + 1, 0)
         context, reward, mean, regret = jax.device_get(tuple(outcome))
         infos = _infos({"mean_reward": mean, "regret": regret}, taken) if taken.any() else {}
-        never = np.zeros(self.num_envs, dtype=bool)
-        return np.array(context), np.array(reward, dtype=float), never, self._rounds >= self.horizon, infos
+        contexts, rewards = np.array(context, dtype=np.float32), np.array(reward, dtype=float)
+        return contexts, rewards, np.zeros(self.num_envs, dtype=bool), self._rounds >= self.horizon, infos
 
     def _mask(self, options: dict[str, Any] | None) -> Bool[np.ndarray, " envs"]:
         everything = np.ones(self.num_envs, dtype=bool)

@@ -27,20 +27,21 @@ STEPS = 500
 TOLERANCE = 1e-7
 """EM has converged when a step gains less than this for each logged reward."""
 
+SMALLEST_SPREAD = 1e-3
+"""Variance added to each state, as a share of the population's: a state may consist of one instance."""
+
 
 def fit_states_on_encodings(model: LatentModel, logs: Logs, states: int, seed: int) -> DiscreteStates:
     """Fit a Gaussian mixture to the instances' mean encodings; a state pays what the model predicts at its centre.
 
-    The components share one covariance, which is what encoding noise gives when the world is discrete. The variance of
-    a reward given the state includes how far the instances of a state are from its centre.
+    The variance of a reward given the state includes how far the instances of a state are from its centre.
     """
     _check(logs, states)
     encodings = instance_means(encode_contexts(model.encoder, logs.context), logs.starts)
     shift, scale = encodings.mean(axis=0), np.maximum(encodings.std(axis=0), np.finfo(np.float32).tiny)
     standard = (encodings - shift) / scale
-    mixture = GaussianMixture(states, covariance_type="tied", n_init=RESTARTS, max_iter=STEPS, random_state=seed).fit(
-        standard
-    )
+    mixture = GaussianMixture(states, reg_covar=SMALLEST_SPREAD, n_init=RESTARTS, max_iter=STEPS, random_state=seed)
+    mixture.fit(standard)
     centres = mixture.means_ * scale + shift
 
     def predict(z: Float[np.ndarray, "rows n"]) -> Float[np.ndarray, "rows K"]:

@@ -1,8 +1,8 @@
 r"""Contextual bandits on the current context: LinUCB and linear Thompson sampling, cold and warm.
 
 Each action has a linear model of its own (disjoint models). The state holds the sums $\sum x x^\top$ and $\sum x r$,
-which are solved afresh at every decision. No inverse is carried along, so rewards may come in any order and nothing
-drifts. Contexts are taken as they are: for an intercept, one of their columns has to be constant.
+which are solved afresh at every decision. No inverse is carried along, so rewards may come in any order and rounding
+errors do not feed on each other. Contexts are taken as they are: for an intercept, one column has to be constant.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ LOOK: dict[str, tuple[str, str]] = {
     "Calibrated": (BLACK, "-"),
     "Calibrated-TS": (BLACK, "--"),
     "CPG": (BLUE, "-"),
+    "CPG (oracle)": (BLUE, ":"),
     "FPG": (GREEN, "-"),
     "FPG (released)": (GREEN, "--"),
     "FPG-TS": (ORANGE, "-"),

@@ -1,0 +1,1 @@
+"""Pages that a person can open: self-contained HTML."""

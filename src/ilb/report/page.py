@@ -1,0 +1,70 @@
+"""One self-contained HTML page: headings, paragraphs, tables and figures, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STYLE = """
+body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; }
+body { max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin-bottom: .3rem; }
+h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
+p.lead { color: #444; font-size: 1.05rem; margin-top: 0; }
+table { border-collapse: collapse; font-size: .88rem; margin: .8rem 0; font-variant-numeric: tabular-nums; }
+th { text-align: right; border-bottom: 2px solid #333; padding: .3rem .7rem; vertical-align: bottom; }
+td { text-align: right; border-bottom: 1px solid #e3e3e3; padding: .28rem .7rem; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+tr.best td { background: #eef5fb; font-weight: 600; }
+figure { margin: 1rem 0; }
+figure svg { max-width: 100%; height: auto; }
+figcaption { color: #555; font-size: .88rem; }
+footer { margin-top: 3rem; color: #777; font-size: .82rem; border-top: 1px solid #ddd; padding-top: .6rem; }
+.scroll { overflow-x: auto; }
+"""
+
+
+@dataclass
+class Page:
+    """A page in the making; text is escaped, figures are SVG elements."""
+
+    title: str
+    lead: str = ""
+    parts: list[str] = field(default_factory=list)
+
+    def heading(self, text: str) -> None:
+        """Begin a section."""
+        self.parts.append(f"<h2>{html.escape(text)}</h2>")
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p>{html.escape(text)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], best: Sequence[int] = ()) -> None:
+        """Add a table; the rows numbered in `best` stand out."""
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+        body = "".join(
+            f"<tr{' class=best' if number in best else ''}>"
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+            + "</tr>"
+            for number, row in enumerate(rows)
+        )
+        self.parts.append(f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>')
+
+    def figure(self, svg: str, caption: str) -> None:
+        """Add a figure with its caption."""
+        self.parts.append(f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>")
+
+    def write(self, path: Path, footer: str) -> None:
+        """Write the page as one file."""
+        lead = f'<p class="lead">{html.escape(self.lead)}</p>' if self.lead else ""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+            f"<body><h1>{html.escape(self.title)}</h1>{lead}{''.join(self.parts)}"
+            f"<footer>{html.escape(footer)}</footer></body></html>\n",
+            encoding="utf-8",
+        )

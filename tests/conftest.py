@@ -1,0 +1,47 @@
+"""What several tests share: one small world, its logs, a model, and every policy of the roster built on it."""
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.offline.fit import complete_model
+from ilb.offline.ingredients import prepare_ingredients
+from ilb.online.roster import ROSTER, build_policies
+
+
+@pytest.fixture(scope="session")
+def small_world():
+    return draw_world(jr.key(0), latent_dim=3, context_dim=3, actions=5)
+
+
+@pytest.fixture(scope="session")
+def small_logs(small_world):
+    return record(jr.key(1), small_world, UniformLogging(5), 80, 60).logs
+
+
+@pytest.fixture(scope="session")
+def small_model(small_world, small_logs):
+    """The true encoder, with rewards and noise levels as measured in the logs."""
+    return complete_model(small_world.oracle().encoder, small_logs)
+
+
+@pytest.fixture(scope="session")
+def ingredients(small_model, small_logs):
+    return prepare_ingredients(small_model, small_logs, horizon=200, states=6)
+
+
+@pytest.fixture(scope="session")
+def roster(ingredients):
+    return build_policies(ingredients)
+
+
+@pytest.fixture(params=list(ROSTER))
+def policy(request, roster):
+    """Every policy, one after the other."""
+    return roster[request.param]
+
+
+@pytest.fixture(scope="session")
+def everything():
+    return np.ones(5, dtype=bool)

@@ -1,0 +1,240 @@
+"""Bandits without contexts: MAB, MABPrior and uniform play."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from ilb.environments import draw_world
+from ilb.model import LatentModel
+from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_prior, uniform
+from ilb.online.rules import BeliefPolicy, Thompson
+from ilb.types import Step
+
+ACTIONS, DIM = 4, 2
+WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
+EVERYTHING = jnp.ones(ACTIONS, bool)
+NO_CONTEXT = jnp.zeros(DIM)
+
+POLICIES = {"mab": mab(ACTIONS, 0.25), "mab_prior": mab_prior(WORLD.oracle()), "uniform": uniform(ACTIONS)}
+
+
+@pytest.fixture(params=POLICIES, scope="module")
+def policy(request):
+    return POLICIES[request.param]
+
+
+def steps_of(rng, rounds, actions=ACTIONS):
+    return Step(
+        jnp.asarray(rng.normal(size=(rounds, DIM)), jnp.float32),
+        jnp.asarray(rng.integers(0, actions, rounds)),
+        jnp.asarray(rng.normal(size=rounds), jnp.float32),
+    )
+
+
+@jax.jit
+def learned(belief, state, steps):
+    """Take in all steps, each with its context first."""
+
+    def one(state, step):
+        return belief.learn(belief.observe(state, step.context), step), None
+
+    return jax.lax.scan(one, state, steps)[0]
+
+
+def belief_after(belief, steps):
+    return belief.rewards(learned(belief, belief.init(), steps), NO_CONTEXT)
+
+
+# Posteriors
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance", "noise"),
+    [(0.0, 1.0, 0.25), ([1.0, 0.0, -2.0, 0.5], [1.0, 4.0, 0.1, 2.0], [0.25, 1.0, 9.0, 0.5])],
+    ids=["shared", "by action"],
+)
+def test_the_posterior_is_that_of_conditioning_a_joint_normal(mean, variance, noise):
+    steps = steps_of(np.random.default_rng(0), 60, actions=ACTIONS - 1)  # the last action is never taken
+    rewards = belief_after(ArmBelief(ACTIONS, reward_variance=noise, prior_mean=mean, prior_variance=variance), steps)
+    mean, variance, noise = (np.broadcast_to(number, ACTIONS) for number in (mean, variance, noise))
+    for a in range(ACTIONS):
+        seen = np.asarray(steps.reward, float)[np.asarray(steps.action) == a]
+        covariance = variance[a] + noise[a] * np.eye(len(seen))
+        weights = np.linalg.solve(covariance, np.full(len(seen), variance[a]))
+        assert rewards.mean()[a] == pytest.approx(mean[a] + weights @ (seen - mean[a]), abs=1e-5)
+        assert rewards.std()[a] ** 2 == pytest.approx(variance[a] - weights.sum() * variance[a], abs=1e-5)
+
+
+def test_the_posterior_is_that_of_integrating_bayes_rule():
+    seen = [0.9, 0.3, 1.4]
+    steps = Step(jnp.zeros((3, DIM)), jnp.full(3, 2), jnp.array(seen))
+    rewards = belief_after(ArmBelief(ACTIONS, 0.25, 0.5, 2.0), steps)
+
+    def moment(power):
+        def density(mu):
+            return mu**power * stats.norm.pdf(mu, 0.5, np.sqrt(2.0)) * np.prod(stats.norm.pdf(seen, mu, 0.5))
+
+        return integrate.quad(density, -5, 5)[0]
+
+    mean = moment(1) / moment(0)
+    assert rewards.mean()[2] == pytest.approx(mean, abs=1e-5)
+    assert rewards.std()[2] == pytest.approx(np.sqrt(moment(2) / moment(0) - mean**2), abs=1e-5)
+
+
+def test_mab_starts_from_the_standard_normal():
+    rewards = POLICIES["mab"].rewards(POLICIES["mab"].init(), NO_CONTEXT)
+    np.testing.assert_array_equal(rewards.mean(), np.zeros(ACTIONS))
+    np.testing.assert_allclose(rewards.std(), np.ones(ACTIONS), rtol=1e-6)
+
+
+def test_rewards_may_arrive_in_any_order(policy):
+    rng = np.random.default_rng(1)
+    steps = steps_of(rng, 200)
+    start = policy.belief.observe(policy.init(), jnp.ones(DIM))
+    order = rng.permutation(200)
+    shuffled = Step(*(leaf[order] for leaf in steps))
+    one, other = (policy.rewards(learned(policy.belief, start, some), NO_CONTEXT) for some in (steps, shuffled))
+    np.testing.assert_allclose(one.mean(), other.mean(), atol=1e-5)
+    np.testing.assert_allclose(one.std(), other.std(), rtol=1e-6)
+
+
+def test_nothing_drifts_in_20000_rounds():
+    rng = np.random.default_rng(2)
+    steps = Step(jnp.zeros((20_000, DIM)), *steps_of(rng, 20_000)[1:])
+    steps = steps._replace(reward=steps.reward + 3)
+    rewards = belief_after(ArmBelief(ACTIONS, 0.25), steps)
+    for a in range(ACTIONS):
+        seen = np.asarray(steps.reward, float)[np.asarray(steps.action) == a]
+        assert rewards.mean()[a] == pytest.approx(seen.sum() / (0.25 + len(seen)), abs=1e-4)
+
+
+# MABPrior
+
+
+def test_the_prior_of_mab_prior_comes_from_the_first_context_only():
+    model = WORLD.oracle()
+    policy = mab_prior(model)
+    first, *later = np.random.default_rng(3).normal(size=(5, DIM)).astype(np.float32)
+    state, _ = policy.decide(jr.key(0), policy.init(), jnp.asarray(first), EVERYTHING)
+    expected = np.asarray(model.reward.theta) @ np.asarray(model.encoder(jnp.asarray(first)))
+    for context in later:
+        rewards = policy.rewards(state, jnp.asarray(context))
+        np.testing.assert_allclose(rewards.mean(), expected, atol=1e-5)
+        np.testing.assert_allclose(rewards.std(), np.ones(ACTIONS), rtol=1e-6)
+        state, _ = policy.decide(jr.key(0), state, jnp.asarray(context), EVERYTHING)
+
+
+def test_after_its_first_context_mab_prior_learns_like_mab_with_that_prior():
+    steps = steps_of(np.random.default_rng(4), 50)
+    model = WORLD.oracle()
+    predicted = model.reward(model.encoder(steps.context[0]))
+    found = belief_after(FirstContextBelief(model, prior_variance=2.0), steps)
+    expected = belief_after(ArmBelief(ACTIONS, model.noise.reward_variance, predicted, 2.0), steps)
+    np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
+    np.testing.assert_allclose(found.std(), expected.std(), rtol=1e-6)
+
+
+def test_a_reward_that_came_before_the_first_context_is_not_lost():
+    belief = FirstContextBelief(WORLD.oracle())
+    context = jnp.ones(DIM)
+    step = Step(context, jnp.asarray(1), jnp.asarray(3.0))
+    early = belief.observe(belief.learn(belief.init(), step), context)
+    late = belief.learn(belief.observe(belief.init(), context), step)
+    np.testing.assert_allclose(belief.rewards(early, context).mean(), belief.rewards(late, context).mean())
+
+
+# Decisions
+
+
+@jax.jit
+def choices(policy, state, allowed):
+    """Decide 4000 times from one state, each time with another key."""
+    return jax.vmap(lambda key: policy.decide(key, state, jnp.ones(DIM), allowed)[1].action)(jr.split(jr.key(7), 4000))
+
+
+@jax.jit
+def propensities_of(policy, state, allowed):
+    return policy.propensities(jr.key(1), state, jnp.ones(DIM), allowed)
+
+
+@pytest.mark.parametrize("allowed", [[True] * 4, [True, False, True, True]], ids=["all", "masked"])
+def test_actions_are_drawn_as_often_as_the_propensities_say(policy, allowed):
+    allowed = jnp.asarray(allowed)
+    state = learned(policy.belief, policy.init(), steps_of(np.random.default_rng(5), 12))
+    drawn, propensities = (np.asarray(find(policy, state, allowed)) for find in (choices, propensities_of))
+    assert propensities.sum() == pytest.approx(1, abs=1e-5)
+    shares = np.bincount(drawn, minlength=ACTIONS) / len(drawn)
+    # 4000 draws against 1000 points: a difference has a standard error of at most 0.018.
+    np.testing.assert_allclose(shares, propensities, atol=0.06)
+    assert np.all(shares[~np.asarray(allowed)] == 0)
+    assert np.all(propensities[~np.asarray(allowed)] == 0)
+
+
+def test_the_action_is_the_largest_allowed_value(policy):
+    allowed = jnp.array([False, True, True, False])
+    _, choice = policy.decide(jr.key(3), policy.init(), jnp.ones(DIM), allowed)
+    assert int(choice.action) == 1 + int(np.argmax(np.asarray(choice.values)[1:3]))
+
+
+def test_thompson_sampling_picks_the_better_of_two_with_the_probability_of_a_normal_difference():
+    belief = ArmBelief(2, jnp.asarray(1.0), jnp.array([0.3, -0.2]), jnp.array([1.0, 4.0]))
+    drawn = choices(BeliefPolicy(belief, Thompson()), belief.init(), jnp.ones(2, bool))
+    assert np.mean(np.asarray(drawn) == 0) == pytest.approx(stats.norm.cdf(0.5 / np.sqrt(5.0)), abs=0.03)
+
+
+def test_uniform_play_gives_every_allowed_action_the_same_share():
+    drawn = choices(POLICIES["uniform"], POLICIES["uniform"].init(), jnp.array([True, False, True, True]))
+    np.testing.assert_allclose(
+        np.bincount(np.asarray(drawn), minlength=ACTIONS) / 4000, [1 / 3, 0, 1 / 3, 1 / 3], atol=0.03
+    )
+
+
+def test_mab_settles_on_the_best_action():
+    means = jnp.array([0.0, 1.0, 0.5, -1.0])
+
+    @jax.jit
+    @jax.vmap
+    def play(key):
+        def one(state, key):
+            key_decide, key_reward = jr.split(key)
+            state, choice = POLICIES["mab"].decide(key_decide, state, NO_CONTEXT, EVERYTHING)
+            reward = means[choice.action] + 0.5 * jr.normal(key_reward)
+            return POLICIES["mab"].learn(state, Step(NO_CONTEXT, choice.action, reward)), choice.action
+
+        return jax.lax.scan(one, POLICIES["mab"].init(), jr.split(key, 300))[1]
+
+    actions = np.asarray(play(jr.split(jr.key(0), 50)))
+    assert np.mean(actions[:, 200:] == 1) > 0.95
+
+
+# Compiled programs
+
+
+def test_a_refitted_model_or_another_variance_runs_in_the_same_program():
+    traces = []
+
+    @eqx.filter_jit
+    def decide(policy, state):
+        traces.append(None)
+        return policy.decide(jr.key(0), state, NO_CONTEXT, EVERYTHING)
+
+    for seed in (0, 1):
+        oracle = draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).oracle()
+        labelled = LatentModel(oracle.encoder, oracle.reward, oracle.noise, provenance=f"fit {seed}")
+        policy = mab_prior(labelled)
+        decide(policy, policy.init())
+    assert len(traces) == 1
+    for variance in (0.25, 1, np.float64(2.0)):
+        policy = mab(ACTIONS, variance)
+        decide(policy, policy.init())
+    assert len(traces) == 2
+
+
+def test_the_context_means_nothing_to_mab():
+    state = learned(POLICIES["mab"].belief, POLICIES["mab"].init(), steps_of(np.random.default_rng(8), 20))
+    one, other = (POLICIES["mab"].decide(jr.key(0), state, x, EVERYTHING) for x in (NO_CONTEXT, 5 + NO_CONTEXT))
+    np.testing.assert_array_equal(one[1].values, other[1].values)

@@ -1,0 +1,231 @@
+"""The beliefs about a latent state against brute force."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from ilb.cholesky import cholesky, solve_lower, solve_upper
+from ilb.environments import draw_leaky_reward, draw_world
+from ilb.model import LatentModel, LinearReward, NoiseLevels
+from ilb.networks import Affine, IdentityEncoder
+from ilb.online.evidence import add_encoding, add_reward, no_evidence
+from ilb.online.latent import (
+    CalibratedBelief,
+    ContextBelief,
+    PrintedBelief,
+    ReleasedBelief,
+    calibrated,
+    cpg,
+)
+from ilb.simulation import simulate
+from ilb.types import Step
+
+DIM, ACTIONS = 3, 4
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(0)
+    spread = rng.normal(size=(2, DIM, DIM))
+    array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    return LatentModel(
+        IdentityEncoder(),
+        LinearReward(
+            array(rng.normal(size=(ACTIONS, DIM))),
+            array(rng.normal(size=ACTIONS)),
+            jnp.zeros((ACTIONS, DIM + 1, DIM + 1)),
+        ),
+        NoiseLevels(
+            array(spread[0] @ spread[0].T + np.eye(DIM)),
+            array(rng.normal(size=DIM)),
+            array(spread[1] @ spread[1].T + np.eye(DIM)),
+            array(rng.uniform(0.2, 1.0, size=ACTIONS)),
+            array(0.3),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def past():
+    """Contexts (which are encodings here), actions and rewards of 15 rounds."""
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(15, DIM)), rng.integers(ACTIONS, size=15), rng.normal(size=15)
+
+
+def evidence_of(encodings, actions, rewards):
+    evidence = no_evidence(DIM, ACTIONS)
+    for encoding in encodings:
+        evidence = add_encoding(evidence, jnp.asarray(encoding, jnp.float32))
+    for action, reward in zip(actions, rewards, strict=True):
+        step = Step(jnp.zeros(DIM), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32))
+        evidence = add_reward(evidence, step)
+    return evidence
+
+
+def brute_force(loss):
+    found = minimize(loss, np.zeros(DIM), method="BFGS", options={"gtol": 1e-9})
+    return found.x
+
+
+def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(model, past):
+    encodings, actions, rewards = past
+    theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
+
+    def loss(z):
+        residuals = rewards - theta[actions] @ z - intercept[actions]
+        return np.sum((z - encodings.mean(axis=0)) ** 2) + np.sum(residuals**2)
+
+    believed = PrintedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
+
+
+def test_the_released_belief_is_the_minimiser_of_the_released_loss(model, past):
+    encodings, actions, rewards = past
+    theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
+
+    def loss(z):
+        residuals = rewards - theta[actions] @ z - intercept[actions]
+        return np.sum((z - encodings.mean(axis=0)) ** 2) + np.mean(residuals**2)
+
+    believed = ReleasedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
+
+
+def test_the_calibrated_belief_is_gaussian_conditioning(model, past):
+    """z, the unexplained effects, all encodings and all rewards in one joint Gaussian, conditioned in float64."""
+    encodings, actions, rewards = past
+    noise = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.noise)
+    theta, intercept = (np.asarray(part, np.float64) for part in (model.reward.theta, model.reward.intercept))
+    unknowns = DIM + ACTIONS
+    prior = np.zeros((unknowns, unknowns))
+    prior[:DIM, :DIM], prior[DIM:, DIM:] = noise.population_covariance, noise.leftover_variance * np.eye(ACTIONS)
+    prior_mean = np.concatenate([noise.population_mean, np.zeros(ACTIONS)])
+    rows, values, blocks = [], [], []
+    for encoding in encodings:
+        rows.append(np.concatenate([np.eye(DIM), np.zeros((DIM, ACTIONS))], axis=1))
+        values.append(encoding)
+        blocks.append(noise.encoding_covariance)
+    for action, reward in zip(actions, rewards, strict=True):
+        rows.append(np.concatenate([theta[action], np.eye(ACTIONS)[action]])[None])
+        values.append([reward - intercept[action]])
+        blocks.append(noise.reward_variance[action] * np.eye(1))
+    design, observed = np.concatenate(rows), np.concatenate(values)
+    scatter = np.zeros((len(design), len(design)))
+    first = 0
+    for block in blocks:
+        scatter[first : first + len(block), first : first + len(block)] = block
+        first += len(block)
+    gain = prior @ design.T @ np.linalg.inv(design @ prior @ design.T + scatter)
+    mean = prior_mean + gain @ (observed - design @ prior_mean)
+    covariance = prior - gain @ design @ prior
+    to_rewards = np.concatenate([theta, np.eye(ACTIONS)], axis=1)
+
+    believed = CalibratedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.mean(), to_rewards @ mean + intercept, atol=1e-4)
+    np.testing.assert_allclose(believed.std(), np.sqrt(np.diag(to_rewards @ covariance @ to_rewards.T)), atol=1e-4)
+    draws = np.asarray(jax.vmap(believed.draw)(jr.split(jr.key(0), 40_000)))
+    np.testing.assert_allclose(np.cov(draws.T), to_rewards @ covariance @ to_rewards.T, atol=0.03)
+
+
+def test_the_context_belief_is_the_mean_encoding(model, past):
+    believed = ContextBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.z, past[0].mean(axis=0), atol=1e-5)
+    theta, within = np.asarray(model.reward.theta), np.asarray(model.noise.encoding_covariance)
+    np.testing.assert_allclose(believed.std(), np.sqrt(np.diag(theta @ within @ theta.T) / 15), rtol=1e-3)
+
+
+@pytest.mark.parametrize("belief", [ContextBelief, PrintedBelief, ReleasedBelief, CalibratedBelief])
+def test_rewards_may_arrive_in_any_order(belief, model, past):
+    encodings, actions, rewards = past
+    order = np.random.default_rng(3).permutation(15)
+    first = belief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    second = belief(model).rewards(evidence_of(encodings[::-1], actions[order], rewards[order]), jnp.zeros(DIM))
+    np.testing.assert_allclose(first.mean(), second.mean(), atol=1e-5)
+    np.testing.assert_allclose(first.std(), second.std(), atol=1e-5)
+
+
+@pytest.mark.parametrize("belief", [PrintedBelief, ReleasedBelief, CalibratedBelief])
+def test_nothing_drifts_in_20000_rounds(belief, model):
+    """float32 sums against one direct solve in float64."""
+    rng = np.random.default_rng(4)
+    rounds = 20_000
+    z = rng.normal(size=DIM)
+    encodings = (z + rng.normal(size=(rounds, DIM))).astype(np.float32)
+    actions = rng.integers(ACTIONS, size=rounds)
+    theta, intercept = (np.asarray(part, np.float64) for part in (model.reward.theta, model.reward.intercept))
+    rewards = (theta[actions] @ z + intercept[actions] + 0.5 * rng.normal(size=rounds)).astype(np.float32)
+
+    def count(evidence, row):
+        encoding, action, reward = row
+        return add_reward(add_encoding(evidence, encoding), Step(encoding, action, reward)), None
+
+    evidence, _ = jax.lax.scan(count, no_evidence(DIM, ACTIONS), (encodings, actions, rewards))
+    exact = evidence._replace(
+        encoding_sum=encodings.sum(axis=0, dtype=np.float64),
+        reward_sum=np.bincount(actions, weights=rewards.astype(np.float64)),
+    )
+    with jax.enable_x64():
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), model)
+        exact = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), exact)
+        wanted = np.asarray(belief(wide).rewards(exact, jnp.zeros(DIM)).z)
+        assert wanted.dtype == np.float64
+    believed = belief(model).rewards(evidence, jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.z, wanted, atol=2e-4)
+
+
+def moved(model, matrix, shift):
+    """The same model in another latent basis: z' = z A + c."""
+    inverse = jnp.linalg.inv(matrix)
+    theta = model.reward.theta @ inverse.T
+    reward = LinearReward(theta, model.reward.intercept - theta @ shift, model.reward.coefficient_covariance)
+    turn = lambda covariance: matrix.T @ covariance @ matrix  # noqa: E731
+    noise = eqx.tree_at(
+        lambda n: (n.encoding_covariance, n.population_mean, n.population_covariance),
+        model.noise,
+        (
+            turn(model.noise.encoding_covariance),
+            model.noise.population_mean @ matrix + shift,
+            turn(model.noise.population_covariance),
+        ),
+    )
+    return LatentModel(_Then(model.encoder, Affine(matrix, shift)), reward, noise)
+
+
+class _Then(eqx.Module):
+    first: eqx.Module
+    second: eqx.Module
+
+    def __call__(self, x):
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize("build", [cpg, calibrated])
+def test_actions_survive_an_affine_change_of_latents(build, small_world, small_model):
+    rng = np.random.default_rng(5)
+    matrix = jnp.asarray(rng.normal(size=(3, 3)) + 2 * np.eye(3), jnp.float32)
+    other = moved(small_model, matrix, jnp.asarray(rng.normal(size=3), jnp.float32))
+    first, second = (simulate(jr.key(0), small_world, build(m), 40, 50) for m in (small_model, other))
+    # Rounding may turn a tie; nothing else may.
+    assert np.mean(first.actions == second.actions) > 0.995
+
+
+def test_cpg_runs_on_rewards_that_are_not_linear():
+    world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
+    history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
+    assert history.optimal_share(150).mean > 0.85
+
+
+def test_the_written_out_cholesky_agrees_with_lapack():
+    rng = np.random.default_rng(6)
+    for size in (1, 2, 5, 12, 13):
+        root = rng.normal(size=(size, size))
+        matrix = jnp.asarray(root @ root.T + np.eye(size), jnp.float32)
+        vector = jnp.asarray(rng.normal(size=size), jnp.float32)
+        factor = cholesky(matrix)
+        np.testing.assert_allclose(factor, np.linalg.cholesky(np.asarray(matrix)), atol=2e-4)
+        np.testing.assert_allclose(factor @ solve_lower(factor, vector), vector, atol=1e-4)
+        np.testing.assert_allclose(factor.T @ solve_upper(factor, vector), vector, atol=1e-4)

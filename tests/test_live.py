@@ -1,0 +1,269 @@
+"""Live decisions as an application makes them."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ilb.errors import DecisionError, LogsError, LogsWarning, SchemaError
+from ilb.live import LiveBandit, decision_key, instance_stream
+from ilb.logs import Logs
+from ilb.networks import IdentityEncoder
+from ilb.offline.fit import complete_model
+from ilb.online.latent import calibrated, calibrated_ts, cpg
+from ilb.online.rules import PROPENSITY_POINTS
+from ilb.packing import pack, packing_of, unpack
+from ilb.types import Step
+
+
+@pytest.fixture(scope="module")
+def clinic():
+    """Patients with a score, a marker that is sometimes missing, and a sex; drugs with names."""
+    rng = np.random.default_rng(0)
+    patients, visits = 60, 20
+    z = np.repeat(rng.normal(size=patients), visits)
+    drugs = np.array(["aspirin", "placebo", "statin"])
+    drug = rng.integers(3, size=z.size)
+    marker = z + rng.normal(size=z.size)
+    table = pl.DataFrame(
+        {
+            "patient": np.repeat([f"p{i}" for i in range(patients)], visits),
+            "score": 10 + 2 * (z + rng.normal(size=z.size)),
+            "marker": [
+                None if missing else value for missing, value in zip(rng.random(z.size) < 0.1, marker, strict=True)
+            ],
+            "sex": np.where(rng.random(z.size) < 0.5, "f", "m"),
+            "drug": drugs[drug],
+            "response": np.array([1.0, 0.0, -1.0])[drug] * z + 0.5 * rng.normal(size=z.size),
+        }
+    )
+    logs = Logs.from_frame(table, instance="patient", action="drug", reward="response")
+    return complete_model(IdentityEncoder(), logs)
+
+
+@pytest.fixture(scope="module", params=[calibrated, calibrated_ts, cpg])
+def bandit(request, clinic):
+    return LiveBandit(request.param(clinic), clinic.schema, seed=3)
+
+
+VISIT = {"score": 12.5, "marker": 1.1, "sex": "f"}
+
+
+def visits(number, seed=0):
+    rng = np.random.default_rng(seed)
+    return [{"score": 10 + rng.normal(), "marker": rng.normal(), "sex": "f"} for _ in range(number)]
+
+
+def test_a_decision_says_everything_by_label(bandit):
+    decision = bandit.start("anna").decide(VISIT)
+    labels = {"aspirin", "placebo", "statin"}
+    assert decision.action in labels
+    for mapping in (decision.expected_reward, decision.reward_std, decision.probability_best, decision.propensities):
+        assert set(mapping) == labels
+    assert sum(decision.probability_best.values()) == pytest.approx(1, abs=1e-5)
+    assert sum(decision.propensities.values()) == pytest.approx(1, abs=1e-5)
+    assert decision.propensity == decision.propensities[decision.action] > 0
+    assert repr(decision.action) in decision.reason
+    assert (decision.instance, decision.number) == ("anna", 0)
+
+
+def test_the_numbers_are_those_of_the_policy(bandit, clinic):
+    """Against direct calls of the policy, without packing and labels."""
+    policy, anna = bandit.policy, bandit.start("anna")
+    state = policy.init()
+    everything = jnp.ones(3, bool)
+    for number, visit in enumerate(visits(5)):
+        decision = anna.decide(visit)
+        randomness = jnp.asarray([*instance_stream(3, "anna"), number], jnp.uint32)
+        key_draw, _ = jr.split(decision_key(randomness))
+        row = jnp.asarray(clinic.schema.encode(visit))
+        state, choice = policy.decide(key_draw, state, row, everything)
+        assert decision.action == clinic.schema.actions[int(choice.action)]
+        np.testing.assert_allclose(
+            list(decision.expected_reward.values()), policy.rewards(state, row).mean(), atol=1e-5
+        )
+        np.testing.assert_allclose(list(decision.reward_std.values()), policy.rewards(state, row).std(), atol=1e-5)
+        anna.learn(decision, 0.3 * number)
+        state = policy.learn(state, Step(row, choice.action, jnp.asarray(0.3 * number)))
+
+
+@settings(max_examples=10, deadline=None)
+@given(order=st.permutations(range(6)))
+def test_rewards_in_any_order_give_the_same_belief(clinic, order):
+    bandit = LiveBandit(calibrated(clinic), clinic.schema)
+    prompt, late = bandit.start("anna"), bandit.start("anna")
+    decisions = [late.decide(visit) for visit in visits(6)]
+    for number in order:
+        late.learn(decisions[number], float(number))
+    waiting = [prompt.decide(visit) for visit in visits(6)]
+    for number in range(6):
+        prompt.learn(waiting[number], float(number))
+    first, second = prompt.decide(VISIT), late.decide(VISIT)
+    assert first.expected_reward == pytest.approx(second.expected_reward, abs=1e-5)
+
+
+def test_going_on_after_a_restore_equals_never_having_stopped(bandit):
+    through, stopped = bandit.start("anna"), bandit.start("anna")
+    late = []
+    for number, visit in enumerate(visits(12)):
+        one, two = through.decide(visit), stopped.decide(visit)
+        assert one == two
+        if number % 3 == 0:
+            late.append(number)
+        else:
+            through.learn(one, 0.1 * number)
+            stopped.learn(two, 0.1 * number)
+        text = stopped.to_json()
+        stopped = bandit.restore(text)
+    for number in late:
+        through.learn(number, 1.0)
+        stopped.learn(number, 1.0)
+    assert through.decide(VISIT) == stopped.decide(VISIT)
+
+
+def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic):
+    """Another process replays the same events and gets the same decisions; another seed or name does not."""
+
+    def replay(seed, name):
+        anna = LiveBandit(calibrated_ts(clinic), clinic.schema, seed=seed).start(name)
+        actions = []
+        for visit in visits(30):
+            decision = anna.decide(visit)
+            anna.learn(decision, 0.0)
+            actions.append(decision.action)
+        return actions
+
+    assert replay(1, "anna") == replay(1, "anna")
+    assert replay(1, "anna") != replay(2, "anna")
+    assert replay(1, "anna") != replay(1, "bo")
+
+
+def test_ruled_out_actions_are_not_chosen(bandit):
+    anna = bandit.start("anna")
+    for visit in visits(20):
+        decision = anna.decide(visit, forbidden=["aspirin"])
+        assert decision.action != "aspirin"
+        assert decision.propensities["aspirin"] == decision.probability_best["aspirin"] == 0
+    only = anna.decide(VISIT, allowed=["placebo"])
+    assert only.action == "placebo"
+    assert only.propensity == pytest.approx(1)
+    assert "only allowed" in only.reason
+    with pytest.raises(DecisionError, match="no action is left"):
+        anna.decide(VISIT, forbidden=["aspirin", "placebo", "statin"])
+    with pytest.raises(SchemaError, match="'heroin'"):
+        anna.decide(VISIT, forbidden=["heroin"])
+
+
+def test_contexts_count_without_rewards(clinic):
+    bandit = LiveBandit(cpg(clinic), clinic.schema)
+    seen, decided = bandit.start("anna"), bandit.start("anna")
+    for visit in visits(5):
+        seen.observe(visit)
+        decided.decide(visit)
+    assert seen.decide(VISIT).expected_reward == decided.decide(VISIT).expected_reward
+    assert not [number for number in seen.pending if number < 5]
+
+
+def test_missing_values_are_fine_and_wrong_ones_are_named(bandit):
+    anna = bandit.start("anna")
+    assert anna.decide({**VISIT, "marker": None}).action
+    with pytest.warns(LogsWarning, match="'sex'"):
+        anna.decide({**VISIT, "sex": "unknown"})
+    with pytest.raises(SchemaError, match="marker"):
+        anna.decide({"score": 1.0, "sex": "f"})
+    with pytest.raises(LogsError, match="score"):
+        anna.decide({**VISIT, "score": float("inf")})
+
+
+def test_a_reward_that_belongs_to_no_open_decision_is_refused_and_nothing_is_lost(bandit):
+    anna, bo = bandit.start("anna"), bandit.start("bo")
+    decision = anna.decide(VISIT)
+    bo.decide(VISIT)
+    with pytest.raises(DecisionError, match="never made"):
+        anna.learn(7, 1.0)
+    with pytest.raises(DecisionError, match="for 'anna'; this instance is 'bo'"):
+        bo.learn(decision, 1.0)
+    with pytest.raises(DecisionError, match="must be a number"):
+        anna.learn(decision, float("nan"))
+    anna.learn(decision, 1.0)
+    before = anna.to_json()
+    with pytest.raises(DecisionError, match="already has its reward"):
+        anna.learn(decision, 1.0)
+    assert anna.to_json() == before
+
+
+def test_deciding_for_many_equals_deciding_for_each(bandit):
+    names = [f"person {i}" for i in range(7)]
+    contexts = visits(7, seed=4)
+    together = [bandit.start(name) for name in names]
+    alone = [bandit.start(name) for name in names]
+    for _ in range(3):
+        many = bandit.decide_many(together, contexts)
+        each = [instance.decide(context) for instance, context in zip(alone, contexts, strict=True)]
+        assert [d.action for d in many] == [d.action for d in each]
+        for one, two in zip(many, each, strict=True):
+            assert one.expected_reward == pytest.approx(two.expected_reward, abs=1e-5)
+        for instances, decisions in ((together, many), (alone, each)):
+            for instance, decision in zip(instances, decisions, strict=True):
+                instance.learn(decision, 0.5)
+    assert bandit.decide_many(together, pl.DataFrame(contexts))[0].number == 3
+    with pytest.raises(DecisionError, match="7 instances need as many contexts; got 6"):
+        bandit.decide_many(together, contexts[:6])
+    with pytest.raises(DecisionError, match="named twice"):
+        bandit.decide_many([alone[0], alone[0]], contexts[:2])
+
+
+def test_a_saved_instance_is_small_and_holds_no_code(roster, small_model):
+    for policy in roster.values():
+        bandit = LiveBandit(policy, small_model.schema)
+        instance = bandit.start("anna")
+        for number in range(50):
+            instance.learn(instance.decide({"x1": 0.1 * number, "x2": 1.0, "x3": -1.0}), 0.123456 * number)
+        text = instance.to_json()
+        assert len(text) < 4000
+        assert json.loads(text)["format"] == "ilb-live-instance"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda stored: "no json", "not a saved instance"),
+        (lambda stored: json.dumps({**stored, "format": "other"}), "expected 'ilb-live-instance'"),
+        (lambda stored: json.dumps({**stored, "format_version": 99}), "Upgrade"),
+        (lambda stored: json.dumps({**stored, "seed": 77}), "saved with seed 77"),
+        (lambda stored: json.dumps({**stored, "policy": "Other"}), "saved with policy 'Other'"),
+        (lambda stored: json.dumps({**stored, "state": stored["state"][:-1]}), "do not fit"),
+        (lambda stored: json.dumps({k: v for k, v in stored.items() if k != "seen"}), "damaged"),
+    ],
+)
+def test_a_wrong_file_is_refused(bandit, change, message):
+    anna = bandit.start("anna")
+    anna.decide(VISIT)
+    with pytest.raises(DecisionError, match=message):
+        bandit.restore(change(json.loads(anna.to_json())))
+
+
+def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic):
+    """The same history for 3000 people; the shares of their next actions against the stated propensities."""
+    bandit = LiveBandit(calibrated_ts(clinic), clinic.schema)
+    crowd = [bandit.start(number) for number in range(3000)]
+    decisions = bandit.decide_many(crowd, [VISIT] * len(crowd))
+    shares = decisions[0].propensities
+    for label in shares:
+        seen = np.mean([decision.action == label for decision in decisions])
+        assert seen == pytest.approx(shares[label], abs=5 * np.sqrt(0.25 / 3000 + 0.25 / PROPENSITY_POINTS))
+
+
+def test_packing_keeps_every_number_and_type():
+    tree = {"a": jnp.arange(3), "b": (jnp.ones((2, 2)), jnp.asarray(True)), "c": jnp.asarray(2.5)}
+    again = unpack(packing_of(tree), pack(tree))
+    for first, second in zip(jax.tree.leaves(tree), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(first, second)
+        assert first.dtype == second.dtype
+    assert hash(packing_of(tree)) == hash(packing_of(again))

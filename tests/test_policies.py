@@ -1,0 +1,131 @@
+"""One conformance suite over every policy of the roster."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb.errors import DecisionError
+from ilb.offline.fit import complete_model
+from ilb.offline.ingredients import prepare_ingredients
+from ilb.online.roster import ROSTER, build_policies
+from ilb.simulation import instance_keys, simulate
+from ilb.types import Step
+
+
+def one_round(policy, state, key, context, allowed, reward):
+    state, choice = policy.decide(key, state, context, allowed)
+    return policy.learn(state, Step(context, choice.action, reward)), choice
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    """Ten contexts and rewards."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(10, 3)).astype(np.float32), rng.normal(size=10).astype(np.float32)
+
+
+def play_out(policy, rounds, allowed):
+    """Play ten rounds one call at a time."""
+    step = jax.jit(one_round)
+    state, actions = policy.init(), []
+    for t, (context, reward) in enumerate(zip(*rounds, strict=True)):
+        state, choice = step(policy, state, jr.key(t), context, allowed, reward)
+        actions.append(int(choice.action))
+    return state, actions
+
+
+def test_an_action_is_the_largest_of_its_values(policy, rounds, everything):
+    _, choice = policy.decide(jr.key(0), policy.init(), jnp.asarray(rounds[0][0]), jnp.asarray(everything))
+    assert choice.values.shape == (5,)
+    assert np.all(np.isfinite(choice.values))
+    assert int(choice.action) == int(jnp.argmax(choice.values))
+
+
+def test_a_forbidden_action_is_never_taken(policy, rounds):
+    allowed = np.array([False, True, False, True, False])
+    state, actions = play_out(policy, rounds, allowed)
+    assert set(actions) <= {1, 3}
+    shares = policy.propensities(jr.key(0), state, jnp.asarray(rounds[0][0]), jnp.asarray(allowed))
+    assert np.all(np.asarray(shares)[[0, 2, 4]] == 0)
+    assert float(shares.sum()) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_same_keys_give_the_same_actions(policy, rounds, everything):
+    assert play_out(policy, rounds, everything)[1] == play_out(policy, rounds, everything)[1]
+
+
+def test_propensities_sum_to_one_and_match_frequencies(policy, rounds, everything):
+    state, _ = play_out(policy, rounds, everything)
+    context = jnp.asarray(rounds[0][0])
+    draws = 4000
+    choose = jax.jit(jax.vmap(lambda key: policy.decide(key, state, context, jnp.asarray(everything))[1].action))
+    seen = np.bincount(np.asarray(choose(jr.split(jr.key(5), draws))), minlength=5) / draws
+    after, _ = policy.decide(jr.key(0), state, context, jnp.asarray(everything))
+    shares = np.asarray(policy.propensities(jr.key(1), after, context, jnp.asarray(everything)))
+    assert shares.sum() == pytest.approx(1, abs=1e-5)
+    # 1000 points and 4000 draws: five standard deviations of their difference are below 0.09.
+    assert np.abs(shares - seen).max() < 0.09
+
+
+def test_beliefs_have_finite_means_and_spreads_that_draws_agree_with(policy, rounds, everything):
+    state, _ = play_out(policy, rounds, everything)
+    rewards = policy.rewards(state, jnp.asarray(rounds[0][0]))
+    draws = np.asarray(jax.jit(jax.vmap(rewards.draw))(jr.split(jr.key(2), 8000)))
+    spread = np.asarray(rewards.std())
+    assert np.all(spread >= 0)
+    np.testing.assert_allclose(draws.mean(axis=0), rewards.mean(), atol=float(6 * spread.max() / np.sqrt(8000) + 1e-4))
+    np.testing.assert_allclose(draws.std(axis=0), spread, atol=float(0.06 * spread.max() + 1e-4))
+
+
+def test_live_calls_equal_the_scanned_rollout(policy, small_world):
+    """Round by round with separate calls, against one compiled program."""
+    key, horizon = jr.key(3), 12
+    history = simulate(key, small_world, policy, instances=3, horizon=horizon)
+    keys = instance_keys(key, jnp.asarray(2))
+    instance = small_world.sample_instance(keys.instance)
+    state, actions = policy.init(), []
+    decide, learn = jax.jit(policy.decide), jax.jit(policy.learn)
+    for t in range(horizon):
+        key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
+        context = small_world.emit(key_context, instance)
+        state, choice = decide(jr.fold_in(keys.decisions, t), state, context, jnp.ones(5, bool))
+        reward = small_world.sample_rewards(key_reward, instance)[choice.action]
+        state = learn(state, Step(context, choice.action, reward))
+        actions.append(int(choice.action))
+    assert actions == history.actions[2].tolist()
+
+
+def test_a_refit_does_not_recompile(policy, small_world, small_logs, request):
+    """Another model with the same shapes runs in the program that was compiled for the first."""
+    name = request.node.callspec.params["policy"]
+    other_logs = small_logs.select(np.arange(79, -1, -1))
+    refitted = complete_model(small_world.oracle().encoder, other_logs)
+    other = build_policies(prepare_ingredients(refitted, other_logs, horizon=300, states=6, seed=1), [name])[name]
+    traces = []
+
+    @jax.jit
+    def decide(policy, state, context):
+        traces.append(1)
+        return policy.decide(jr.key(0), state, context, jnp.ones(5, bool))[1].action
+
+    for built in (policy, other):
+        decide(built, built.init(), jnp.ones(3))
+    assert len(traces) == 1
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(ingredients):
+    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
+        build_policies(ingredients, ["CPG", "UCB1"])
+
+
+def test_every_policy_but_uniform_learns_something(roster, small_world):
+    """After 150 rounds each plays a best action more often than chance does."""
+    for name in ROSTER:
+        history = simulate(jr.key(4), small_world, roster[name], instances=64, horizon=150)
+        share = history.optimal_share(100).mean
+        if name == "Uniform":
+            assert share == pytest.approx(0.2, abs=0.05)
+        else:
+            assert share > 0.3, name

@@ -1,0 +1,97 @@
+"""The engine that plays."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb.history import History, summarise
+from ilb.online.arms import IndependentRewards, uniform
+from ilb.online.latent import calibrated, cpg
+from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, Thompson, Uniform
+from ilb.simulation import instance_keys, simulate
+
+
+def test_the_first_instances_do_not_depend_on_how_many_are_played(small_world, small_model):
+    few, many = (simulate(jr.key(0), small_world, cpg(small_model), n, 20) for n in (3, 7))
+    np.testing.assert_array_equal(few.actions, many.actions[:3])
+    np.testing.assert_allclose(few.regret, many.regret[:3], atol=1e-6)
+
+
+def test_the_first_rounds_do_not_depend_on_the_horizon(small_world, small_model):
+    short, long = (simulate(jr.key(0), small_world, calibrated(small_model), 4, horizon) for horizon in (10, 30))
+    np.testing.assert_array_equal(short.actions, long.actions[:, :10])
+
+
+def test_chunks_do_not_change_the_results(small_world, small_model):
+    whole, pieces = (simulate(jr.key(0), small_world, cpg(small_model), 10, 20, chunk=chunk) for chunk in (10, 4))
+    np.testing.assert_array_equal(whole.actions, pieces.actions)
+    assert pieces.instances == 10
+
+
+def test_all_policies_face_the_same_instances(small_world, small_model):
+    """The regret of an action in an instance is the same number, whoever takes it."""
+    first, second = (simulate(jr.key(0), small_world, p, 20, 40) for p in (cpg(small_model), uniform(5)))
+    for i in range(20):
+        by_action = dict(zip(second.actions[i].tolist(), second.regret[i].tolist(), strict=True))
+        for action, regret in zip(first.actions[i].tolist(), first.regret[i].tolist(), strict=True):
+            assert by_action.get(action, regret) == pytest.approx(regret, abs=1e-6)
+
+
+def test_regret_is_noise_free_and_zero_where_the_action_is_best(small_world):
+    history = simulate(jr.key(0), small_world, uniform(5), 10, 30)
+    for i in range(10):
+        instance = small_world.sample_instance(instance_keys(jr.key(0), jnp.asarray(i)).instance)
+        means = np.asarray(small_world.mean_rewards(instance))
+        np.testing.assert_allclose(history.regret[i], means.max() - means[history.actions[i]], atol=1e-6)
+        np.testing.assert_array_equal(history.optimal[i], history.actions[i] == means.argmax())
+
+
+class Echo(AbstractBelief):
+    """Believe whatever the context says, so that `beliefs` shows the contexts a policy met."""
+
+    def init(self):
+        return jnp.zeros(())
+
+    def observe(self, state, context):
+        return state
+
+    def learn(self, state, step):
+        return state + step.reward
+
+    def rewards(self, state, context):
+        return IndependentRewards(jnp.concatenate([context, jnp.zeros(2)]), jnp.ones(5))
+
+
+def test_policies_face_the_same_contexts_however_they_draw(small_world):
+    met = [
+        simulate(jr.key(7), small_world, BeliefPolicy(Echo(), rule), 6, 9, beliefs=True)
+        for rule in (Greedy(), Thompson(), Uniform())
+    ]
+    assert not np.array_equal(met[0].actions, met[1].actions)
+    np.testing.assert_array_equal(met[0].expected_rewards, met[1].expected_rewards)
+    np.testing.assert_array_equal(met[0].expected_rewards, met[2].expected_rewards)
+
+
+def test_beliefs_are_kept_when_asked_for(small_world, small_model):
+    history = simulate(jr.key(0), small_world, cpg(small_model), 3, 7, beliefs=True)
+    assert history.expected_rewards.shape == (3, 7, 5)
+    np.testing.assert_array_equal(history.expected_rewards.argmax(axis=2), history.actions)
+
+
+def test_progress_is_reported_for_each_chunk(small_world, small_model):
+    seen = []
+    simulate(jr.key(0), small_world, cpg(small_model), 10, 5, chunk=4, report=lambda *args: seen.append(args[:2]))
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_the_history_adds_up():
+    rng = np.random.default_rng(0)
+    history = History(rng.integers(3, size=(6, 8)), rng.random((6, 8)), rng.random((6, 8)) < 0.5)
+    table = history.to_frame(rounds=[1, 5, 8])
+    assert table["cumulative_regret"].to_numpy()[2] == pytest.approx(history.regret[0].sum())
+    assert len(table) == 18
+    totals = history.regret[:, :5].sum(axis=1)
+    summary = history.regret_at(5)
+    assert summary == pytest.approx((totals.mean(), totals.std(ddof=1) / np.sqrt(6), np.median(totals)))
+    assert np.isnan(summarise(np.ones(1)).standard_error)
