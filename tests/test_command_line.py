@@ -21,10 +21,8 @@ def in_a_process(*arguments, cwd):
     """Run a command as a user does."""
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
     command = [sys.executable, "-m", "ilb", *map(str, arguments)]
-    finished = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=300, check=True
-    )
-    return finished.stdout
+    options = {"capture_output": True, "text": True, "timeout": 300, "check": True}
+    return subprocess.run(command, cwd=cwd, env=environment, **options).stdout
 
 
 @pytest.fixture
@@ -102,7 +100,10 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder):
             ("simulate", "synthetic", "--out", "x.csv", "--noise", "cauchy"),
             "gaussian, laplace, uniform; got 'cauchy'",
         ),
-        (("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3), "context_dim=3 < latent_dim=5"),
+        (
+            ("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3),
+            "context_dim must be at least latent_dim=5; got 3",
+        ),
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
     ],
 )

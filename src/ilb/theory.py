@@ -62,7 +62,7 @@ def cpg_regret_bound(
     """
     gap = gaps(mean_rewards)
     linear = (2 * jnp.asarray(model_error) + gap.smallest / 2) * horizon
-    return _two_cases(8 * jnp.size(mean_rewards), gap, latent_noise_variance, model_error, linear)
+    return _two_cases(8 * jnp.asarray(mean_rewards).size, gap, latent_noise_variance, model_error, linear)
 
 
 def cpg_regret_bound_subgaussian(
@@ -78,7 +78,7 @@ def cpg_regret_bound_subgaussian(
     """
     gap = gaps(mean_rewards)
     linear = (2 * jnp.asarray(model_error) + gap.smallest) * horizon
-    return _two_cases(16 * jnp.size(mean_rewards), gap, latent_noise_variance, model_error, linear)
+    return _two_cases(16 * jnp.asarray(mean_rewards).size, gap, latent_noise_variance, model_error, linear)
 
 
 def cpg_regret_sum_bound(
@@ -94,7 +94,7 @@ def cpg_regret_sum_bound(
     gap = gaps(mean_rewards)
     x = _margin(gap, model_error) ** 2 / (8 * jnp.asarray(latent_noise_variance))
     series = -jnp.expm1(-x * jnp.asarray(horizon)) / jnp.expm1(x)
-    return _where_distinct(gap, model_error, jnp.size(mean_rewards) * gap.largest * series)
+    return _where_distinct(gap, model_error, jnp.asarray(mean_rewards).size * gap.largest * series)
 
 
 def cpg_regret_sum_printed(
@@ -108,7 +108,7 @@ def cpg_regret_sum_printed(
     """
     gap = gaps(mean_rewards)
     x = _margin(gap, model_error) ** 2 / (4 * jnp.asarray(latent_noise_variance))
-    return _where_distinct(gap, model_error, 2 * jnp.size(mean_rewards) * gap.largest / jnp.expm1(x))
+    return _where_distinct(gap, model_error, 2 * jnp.asarray(mean_rewards).size * gap.largest / jnp.expm1(x))
 
 
 def cpg_regret_gapless_bound(

@@ -111,7 +111,7 @@ def _what_to_look_at(histories: Mapping[str, History], scores: Mapping[str, FitS
         f"Of 20 actions, the learned model names the best one for {found[THIS_MODEL]:.0f} % of new people from their "
         f"contexts alone; the true encoder would for {found['oracle']:.0f} %, least squares on mean contexts for "
         f"{found['mean contexts']:.0f} %, the action that is best on average for {found['best on average']:.0f} %.",
-        f"In the first {CHECKPOINTS[0]} rounds a bandit that starts from scratch (MAB) loses {early['MAB']:.1f}; CPG on "
+        f"In the first {CHECKPOINTS[0]} rounds a bandit from scratch (MAB) loses {early['MAB']:.1f}; CPG on "
         f"the learned model loses {early['CPG']:.1f}, and the calibrated posterior {early['Calibrated']:.1f}.",
         f"After {HORIZON:,} rounds: MAB {regret['MAB']:.0f}, CPG {regret['CPG']:.1f}, calibrated posterior "
         f"{regret['Calibrated']:.1f}, CPG with the true model {regret[ORACLE]:.1f}.",

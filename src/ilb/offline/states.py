@@ -47,9 +47,9 @@ def fit_states_on_encodings(model: LatentModel, logs: Logs, states: int, seed: i
     def predict(z: Float[np.ndarray, "rows n"]) -> Float[np.ndarray, "rows K"]:
         return np.asarray(jax.vmap(model.reward)(jnp.asarray(z, jnp.float32)), np.float64)
 
-    mean_rewards = predict(centres)
-    squares = (predict(encodings)[:, None, :] - mean_rewards) ** 2
-    within = np.einsum("is,isa->a", mixture.predict_proba(standard), squares) / len(encodings)
+    mean_rewards, own = predict(centres), predict(encodings)
+    shares = mixture.predict_proba(standard).T
+    within = sum(share @ (own - row) ** 2 for share, row in zip(shares, mean_rewards, strict=True)) / len(own)
     noise = np.asarray(model.noise.reward_variance) + float(model.noise.leftover_variance)
     return _as_states(mixture.weights_, mean_rewards, noise + within)
 
