@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.quality import measure_quality
 from benchmarks.scaling import measure_scaling, plot_scaling
+from benchmarks.tables import RESULTS, table_of, table_of_targets
 from benchmarks.targets import Target
 from ilb import __version__
 
 PARTS = ("quality", "scaling")
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 def main(
@@ -42,8 +40,8 @@ def main(
     else:
         for part in PARTS:
             if part in measured:
-                out.print(_table(part, measured[part]))
-        out.print(_target_table(targets))
+                out.print(table_of(part, measured[part]))
+        out.print(table_of_targets(targets))
     if record:
         for part in PARTS:
             if part in measured:
@@ -55,36 +53,6 @@ def main(
                 (RESULTS / f"offline-{part}.json").write_text(json.dumps(kept, indent=1) + "\n")
         if "scaling" in measured:
             plot_scaling(measured["scaling"], RESULTS / "offline-scaling.png")
-
-
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    names = list(dict.fromkeys(name for row in rows for name in row if not name.endswith("_se")))
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="left" if name in ("setting", "model") else "right")
-    for row in rows:
-        table.add_row(*(_cell(row, name) for name in names))
-    return table
-
-
-def _cell(row: dict[str, Any], name: str) -> str:
-    value = row.get(name)
-    if value is None:
-        return "-"
-    if isinstance(value, str | int):
-        return f"{value:,}" if isinstance(value, int) else value
-    digits = 1 if name in ("best_action", "peak_mb") else 3 if name.endswith(("r2", "mcc")) else 2
-    error = row.get(f"{name}_se")
-    return f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
-
-
-def _target_table(targets: list[Target]) -> Table:
-    table = Table(title="targets", title_justify="left")
-    for name in ("figure", "measured", "bound", "reached"):
-        table.add_column(name, justify="left" if name == "figure" else "right")
-    for target in targets:
-        table.add_row(target.name, f"{target.value:.3f}", target.bound, "yes" if target.met else "[bold red]no[/]")
-    return table
 
 
 if __name__ == "__main__":

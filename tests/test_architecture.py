@@ -16,6 +16,10 @@ MAY_NOT_IMPORT = {
     "model": {"offline", "online", "environments", "simulation", "cli"},
     "networks": {"offline", "online", "environments", "simulation", "model", "cli"},
     "storage": {"offline", "online", "environments", "simulation", "cli"},
+    "priors": {"offline", "online", "environments", "simulation", "cli"},
+    "theory": {"offline", "online", "environments", "simulation", "cli"},
+    "live": {"offline", "environments", "simulation", "cli", "experiments", "plots", "report"},
+    "history": {"offline", "online", "environments", "simulation", "model", "networks", "cli"},
     "plots": {"offline", "online", "environments", "simulation", "model", "networks", "cli"},
 }
 

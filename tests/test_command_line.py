@@ -21,8 +21,8 @@ def in_a_process(*arguments, cwd):
     """Run a command as a user does."""
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
     command = [sys.executable, "-m", "ilb", *map(str, arguments)]
-    options = {"capture_output": True, "text": True, "timeout": 300, "check": True}
-    return subprocess.run(command, cwd=cwd, env=environment, **options).stdout
+    options = {"capture_output": True, "text": True, "timeout": 300}
+    return subprocess.run(command, cwd=cwd, env=environment, check=True, **options).stdout
 
 
 @pytest.fixture

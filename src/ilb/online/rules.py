@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -103,7 +104,7 @@ class IndependentThompson(AbstractRule):
 class UpperConfidence(AbstractRule):
     """The mean plus `width` standard deviations."""
 
-    width: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+    width: Float[Array, ""] = eqx.field(converter=partial(jnp.asarray, dtype=jnp.float32))
 
     def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
         """Value actions by their upper confidence bounds."""
