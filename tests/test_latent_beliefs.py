@@ -171,10 +171,10 @@ def test_nothing_drifts_in_20000_rounds(belief, model):
     with jax.enable_x64():
         wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), model)
         exact = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), exact)
-        wanted = np.asarray(belief(wide).rewards(exact, jnp.zeros(DIM)).z)
+        wanted = np.asarray(belief(wide).rewards(exact, jnp.zeros(DIM)).mean())
         assert wanted.dtype == np.float64
     believed = belief(model).rewards(evidence, jnp.zeros(DIM))
-    np.testing.assert_allclose(believed.z, wanted, atol=2e-4)
+    np.testing.assert_allclose(believed.mean(), wanted, atol=5e-4)
 
 
 def moved(model, matrix, shift):

@@ -250,14 +250,14 @@ def test_a_wrong_file_is_refused(bandit, change, message):
 
 
 def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic):
-    """The same history for 3000 people; the shares of their next actions against the stated propensities."""
+    """The same history for 500 people; the shares of their next actions against the stated propensities."""
     bandit = LiveBandit(calibrated_ts(clinic), clinic.schema)
-    crowd = [bandit.start(number) for number in range(3000)]
+    crowd = [bandit.start(number) for number in range(500)]
     decisions = bandit.decide_many(crowd, [VISIT] * len(crowd))
     shares = decisions[0].propensities
     for label in shares:
         seen = np.mean([decision.action == label for decision in decisions])
-        assert seen == pytest.approx(shares[label], abs=5 * np.sqrt(0.25 / 3000 + 0.25 / PROPENSITY_POINTS))
+        assert seen == pytest.approx(shares[label], abs=5 * np.sqrt(0.25 / 500 + 0.25 / PROPENSITY_POINTS))
 
 
 def test_packing_keeps_every_number_and_type():

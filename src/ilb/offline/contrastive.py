@@ -25,10 +25,10 @@ from ilb.networks import MaxoutMLP
 class Histories(NamedTuple):
     """Whitened contexts of many instances, end to end; arrays are padded, so that similar sizes share a compilation."""
 
-    context: Float[Array, "rows d"]
-    start: Int[Array, " instances"]
-    length: Int[Array, " instances"]
-    instances: Int[Array, ""]
+    context: Float[Array | np.ndarray, "rows d"]
+    start: Int[Array | np.ndarray, " instances"]
+    length: Int[Array | np.ndarray, " instances"]
+    instances: Int[Array | np.ndarray, ""]
 
 
 def pad_histories(
@@ -38,10 +38,10 @@ def pad_histories(
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     rows, instances = _next_power(max(len(context), like[0])), _next_power(max(len(lengths), like[1]))
     return Histories(
-        jnp.asarray(np.pad(context, ((0, rows - len(context)), (0, 0)))),
-        jnp.asarray(np.pad(starts, (0, instances - len(starts)))),
-        jnp.asarray(np.pad(lengths, (0, instances - len(lengths)))),
-        jnp.asarray(len(lengths)),
+        np.pad(context, ((0, rows - len(context)), (0, 0))),
+        np.pad(starts, (0, instances - len(starts))).astype(np.int32),
+        np.pad(lengths, (0, instances - len(lengths))).astype(np.int32),
+        np.asarray(len(lengths), dtype=np.int32),
     )
 
 
@@ -52,17 +52,17 @@ def _next_power(count: int) -> int:
 class Episode(NamedTuple):
     """A batch: some rows of some instances. Draws that repeat are marked as not `fresh` and count for nothing."""
 
-    context: Float[Array, "C m d"]
-    fresh: Bool[Array, "C m"]
-    rival: Bool[Array, "C C"]
+    context: Float[Array | np.ndarray, "C m d"]
+    fresh: Bool[Array | np.ndarray, "C m"]
+    rival: Bool[Array | np.ndarray, "C C"]
 
 
 def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: int) -> Episode:
     """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs."""
-    key_instance, key_row = jr.split(key)
-    chosen = _stratified(key_instance, histories.instances, instances)
-    length = histories.length[chosen]
-    row = jax.vmap(_stratified, in_axes=(0, 0, None))(jr.split(key_row, instances), length, rows)
+    # All randomness in one call: it is most of what a compiler would otherwise have to work through.
+    numbers = jr.uniform(key, (instances + 1, rows + 2))
+    chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], jnp.asarray(histories.instances))
+    row = jax.vmap(_stratified)(numbers[:-1, :rows], numbers[:-1, rows + 1], histories.length[chosen])
     fresh = ~_repeats_earlier(chosen)
     return Episode(
         histories.context[histories.start[chosen][:, None] + row],
@@ -71,12 +71,14 @@ def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: 
     )
 
 
-def _stratified(key: PRNGKeyArray, count: Int[Array, ""], size: int) -> Int[Array, " size"]:
-    """Draw `size` indices below `count`, one from each stratum of a randomly rotated range: few repeats, if any."""
-    key_rotation, key_offset = jr.split(key)
-    offsets = jr.uniform(key_offset, (size,))
+def _stratified(
+    offsets: Float[Array, " size"], rotation: Float[Array, ""], count: Int[Array, ""]
+) -> Int[Array, " size"]:
+    """Draw indices below `count`, one from each stratum of a rotated range: few repeats, if any."""
+    size = offsets.shape[0]
     drawn = jnp.floor((jnp.arange(size) + offsets) * (count / size)).astype(jnp.int32)
-    return (drawn + jr.randint(key_rotation, (), 0, jnp.maximum(count, 1))) % jnp.maximum(count, 1)
+    whole = jnp.maximum(count, 1)
+    return (drawn + jnp.floor(rotation * whole).astype(jnp.int32)) % whole
 
 
 def _repeats_earlier(values: Int[Array, " size"]) -> Bool[Array, " size"]:
@@ -102,7 +104,7 @@ class TiedContrast:
     def __call__(self, params: TiedParams, histories: Histories, key: PRNGKeyArray) -> Float[Array, ""]:
         """Draw an episode and score it."""
         episode = draw_episode(key, histories, self.instances, self.rows)
-        encodings = jax.vmap(jax.vmap(params.network))(episode.context)
+        encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
         losses = contrastive_losses(
             encodings, episode, params.population_mean, jnp.exp(params.log_population_precision)
         )

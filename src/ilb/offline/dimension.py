@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ilb.errors import FitError
 from ilb.logs import Logs
@@ -97,9 +97,12 @@ def _losses(
 ) -> Float[np.ndarray, " instances"]:
     """Score each held-out instance: its mean loss over its rows."""
     index, real = rows
-    contexts = jnp.asarray(whiten(whitening, logs)[index])
-    count = len(index)
-    episode = Episode(contexts, jnp.asarray(real), ~jnp.eye(count, dtype=bool))
-    encodings = jax.vmap(jax.vmap(params.network))(contexts)
-    losses = contrastive_losses(encodings, episode, params.population_mean, jnp.exp(params.log_population_precision))
-    return np.asarray(jnp.sum(jnp.where(real, losses, 0.0), axis=1) / real.sum(axis=1))
+    episode = Episode(whiten(whitening, logs)[index], real, ~np.eye(len(index), dtype=bool))
+    losses = np.asarray(_episode_losses(params, episode), dtype=np.float64)
+    return np.asarray(np.sum(np.where(real, losses, 0.0), axis=1) / real.sum(axis=1))
+
+
+@jax.jit
+def _episode_losses(params: TiedParams, episode: Episode) -> Float[Array, "C m"]:
+    encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
+    return contrastive_losses(encodings, episode, params.population_mean, jnp.exp(params.log_population_precision))

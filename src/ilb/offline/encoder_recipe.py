@@ -60,14 +60,15 @@ def split_each(keys: PRNGKeyArray, number: int) -> list[PRNGKeyArray]:
 
 
 def stack(trees: Sequence[Tree]) -> Tree:
-    """Stack the trees of many runs along a new leading axis."""
-    stacked: Tree = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    """Stack the trees of many runs along a new leading axis; in NumPy, for nothing need be compiled for that."""
+    stacked: Tree = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
     return stacked
 
 
 def unstack(tree: Tree, runs: int) -> list[Tree]:
     """Take a stack of runs apart again."""
-    return [jax.tree.map(lambda leaf, run=run: leaf[run], tree) for run in range(runs)]
+    whole = jax.tree.map(np.asarray, tree)
+    return [jax.tree.map(lambda leaf, run=run: jnp.asarray(leaf[run]), whole) for run in range(runs)]
 
 
 def curve_of_run(curve: Curve, run: int) -> Curve:

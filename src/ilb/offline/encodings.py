@@ -57,7 +57,7 @@ def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarr
     # A latent direction without any noise would make W singular and its inverse meaningless. What is added is small in
     # the units of each coordinate, for these may differ by orders of magnitude.
     units = np.maximum(np.diag(within), 1e-6 * encodings.var(axis=0, dtype=np.float64))
-    within += 1e-6 * np.diag(np.maximum(units, np.finfo(np.float32).tiny))
+    within += 1e-5 * np.diag(np.maximum(units, np.finfo(np.float32).tiny))
     between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
     root = np.linalg.cholesky(within)
     inverse_root = np.linalg.inv(root)

@@ -24,9 +24,9 @@ from ilb.types import Report, silent
 class LabelledRows(NamedTuple):
     """Inputs and the instance of each; rows from `rows` on are padding."""
 
-    inputs: Float[Array, "rows d"]
-    instance: Int[Array, " rows"]
-    rows: Int[Array, ""]
+    inputs: Float[Array | np.ndarray, "rows d"]
+    instance: Int[Array | np.ndarray, " rows"]
+    rows: Int[Array | np.ndarray, ""]
 
 
 class SoftmaxHead(eqx.Module):
@@ -123,7 +123,7 @@ class PaperRecipe:
         networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
         heads = [zero_head(max(table.instances for table in logs), latent_dim)] * len(logs)
         rows = stack_rows(whitenings, logs)
-        encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, rows.inputs))
+        encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
         stage_one, stage_two = HeadLoss(self.batch, self.penalty), FreeLoss(self.batch, self.penalty)
         head = minimise_many(keys_head, stage_one, stack(heads), encodings, self.head_training, report=report)
         start = FreeParams(networks, head.params)
@@ -147,9 +147,9 @@ def stack_rows(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> LabelledRo
     return stack(
         [
             LabelledRows(
-                jnp.asarray(np.pad(whiten(whitening, table), ((0, most - table.rows), (0, 0)))),
-                jnp.asarray(np.pad(table.instance, (0, most - table.rows))),
-                jnp.asarray(table.rows),
+                np.pad(whiten(whitening, table), ((0, most - table.rows), (0, 0))),
+                np.pad(table.instance, (0, most - table.rows)),
+                np.asarray(table.rows),
             )
             for whitening, table in zip(whitenings, logs, strict=True)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -77,13 +78,9 @@ class TiedRecipe:
         validation = None
         if all(held is not None for _, held in parts):
             validation = stack_histories(whitenings, [held for _, held in parts if held is not None])
-        params = jax.vmap(lambda key: self._start(key, logs[0].width, latent_dim))(keys_network)
+        params = _start(self, keys_network, logs[0].width, latent_dim)
         loss = self._loss([train for train, _ in parts])
         return minimise_many(keys_step, loss, params, training, self.training, validation=validation, report=report)
-
-    def _start(self, key: PRNGKeyArray, width: int, latent_dim: int) -> TiedParams:
-        network = random_maxout_mlp(key, width, [self.width * latent_dim] * (self.layers - 1), latent_dim)
-        return TiedParams(network, jnp.zeros(latent_dim), jnp.zeros(latent_dim))
 
     def _hold_out(self, key: PRNGKeyArray, logs: Logs) -> tuple[Logs, Logs | None]:
         held = round(self.validation_share * logs.instances)
@@ -103,6 +100,17 @@ class TiedRecipe:
         rows = min(self.rows_per_instance, longest)
         instances = self.instances_per_batch * self.rows_per_instance // rows
         return TiedContrast(min(instances, max(table.instances for table in logs)), rows)
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _start(recipe: TiedRecipe, keys: PRNGKeyArray, width: int, latent_dim: int) -> TiedParams:
+    """Draw a network for each key; of the population nothing is assumed but that it is as wide as the noise."""
+
+    def start_one(key: PRNGKeyArray) -> TiedParams:
+        network = random_maxout_mlp(key, width, [recipe.width * latent_dim] * (recipe.layers - 1), latent_dim)
+        return TiedParams(network, jnp.zeros(latent_dim), jnp.zeros(latent_dim))
+
+    return jax.vmap(start_one)(keys)
 
 
 def stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> Histories:

@@ -127,7 +127,8 @@ def minimise(
 
     >>> import jax.numpy as jnp, jax.random as jr
     >>> def distance(params, data, key): return jnp.sum((params - data) ** 2)
-    >>> result = minimise(jr.key(0), distance, jnp.zeros(2), jnp.array([1.0, 2.0]), Recipe(steps=400))
+    >>> recipe = Recipe(steps=400, optimiser=CosineAdam(learning_rate=0.1))
+    >>> result = minimise(jr.key(0), distance, jnp.zeros(2), jnp.array([1.0, 2.0]), recipe)
     >>> [round(float(x), 2) for x in result.params]
     [1.0, 2.0]
     """
@@ -188,7 +189,8 @@ def minimise_many(
 def _start(params: PyTree, recipe: Recipe) -> _State:
     def start_one(params: PyTree) -> _State:
         optimiser_state = recipe.optimiser.build(recipe.steps).init(params)
-        worst, zero = jnp.asarray(jnp.inf), jnp.asarray(0)
+        # Typed like what a step leaves behind: a weakly typed scalar would have the second chunk compiled anew.
+        worst, zero = jnp.full((), jnp.inf, jnp.float32), jnp.zeros((), jnp.int32)
         return _State(params, optimiser_state, params, params, worst, zero, zero)
 
     return jax.vmap(start_one)(params)
@@ -242,8 +244,8 @@ def _advance(
             average,
             jax.tree.map(lambda fresh, kept: jnp.where(better, fresh, kept), average, state.best),
             jnp.where(better, score, state.best_score),
-            jnp.where(better, last, state.best_step),
-            jnp.where(better, 0, state.stale + 1),
+            jnp.where(better, last, state.best_step).astype(jnp.int32),
+            jnp.where(better, 0, state.stale + 1).astype(jnp.int32),
         )
         return new, total / (last - first), score
 

@@ -17,14 +17,20 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ilb.cholesky import cholesky, solve_lower, solve_upper
-from ilb.model import LatentModel
+from ilb.errors import DecisionError
+from ilb.model import LatentModel, LinearReward, known_linear_reward
+from ilb.networks import Affine
 from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
 from ilb.online.policy import AbstractRewards
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, IndependentThompson, Thompson
 from ilb.types import RewardModel, Step
+
+SMALLEST_POPULATION = 1e-4
+"""The least variance of the population, in units of the noise of one encoding, that a belief takes seriously."""
 
 
 class LatentRewards(AbstractRewards):
@@ -106,13 +112,18 @@ class AbstractLatentBelief(AbstractBelief):
 class ContextBelief(AbstractLatentBelief):
     """z is the mean encoding (Alg. 1, line 4); rewards are not used, so any reward model will do."""
 
-    model: LatentModel = eqx.field(converter=LatentModel.bare)
+    model: LatentModel
+    factor: Float[Array, "n n"]
+
+    def __init__(self, model: LatentModel) -> None:
+        self.model = model.bare()
+        precision = np.linalg.inv(np.asarray(model.noise.encoding_covariance, np.float64))
+        self.factor = jnp.asarray(np.linalg.cholesky(precision), jnp.float32)
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
         """Believe the mean encoding, with its sampling covariance W / t."""
         del context
-        precision = state.rounds * jnp.linalg.inv(self.model.noise.encoding_covariance)
-        return LatentRewards(state.encoding_sum / state.rounds, cholesky(precision), self.model.reward)
+        return LatentRewards(state.encoding_sum / state.rounds, jnp.sqrt(state.rounds) * self.factor, self.model.reward)
 
 
 class PrintedBelief(AbstractLatentBelief):
@@ -124,9 +135,10 @@ class PrintedBelief(AbstractLatentBelief):
         """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
         del context
         dim = state.encoding_sum.shape[0]
-        precision = jnp.eye(dim) + _outer_sum(self.model, state.pulls)
-        information = state.encoding_sum / state.rounds + _residual_sum(self.model, state, jnp.ones_like(state.pulls))
-        return _solved(precision, information, self.model)
+        reward = _linear(self.model)
+        precision = jnp.eye(dim) + _outer_sum(reward, state.pulls)
+        information = state.encoding_sum / state.rounds + _residual_sum(reward, state, jnp.ones_like(state.pulls))
+        return _solved(precision, information, reward)
 
 
 class ReleasedBelief(AbstractLatentBelief):
@@ -138,51 +150,78 @@ class ReleasedBelief(AbstractLatentBelief):
         """Believe the Gaussian posterior in which a context counts as much as a reward."""
         del context
         dim = state.encoding_sum.shape[0]
-        precision = state.rounds * jnp.eye(dim) + _outer_sum(self.model, state.pulls)
-        information = state.encoding_sum + _residual_sum(self.model, state, jnp.ones_like(state.pulls))
-        return _solved(precision, information, self.model)
+        reward = _linear(self.model)
+        precision = state.rounds * jnp.eye(dim) + _outer_sum(reward, state.pulls)
+        information = state.encoding_sum + _residual_sum(reward, state, jnp.ones_like(state.pulls))
+        return _solved(precision, information, reward)
 
 
 class CalibratedBelief(AbstractLatentBelief):
-    """The posterior under the variances that were measured in the logs, effects that z does not explain included."""
+    """The posterior under the variances that were measured in the logs, effects that z does not explain included.
 
-    model: LatentModel = eqx.field(converter=LatentModel.bare)
+    It is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there
+    the numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis.
+    """
+
+    model: LatentModel
+    to_basis: Affine
+    reward: LinearReward
+    prior_precision: Float[Array, " n"]
+
+    def __init__(self, model: LatentModel) -> None:
+        noise = model.noise
+        root = np.linalg.cholesky(np.asarray(noise.encoding_covariance, np.float64))
+        inverse_root = np.linalg.inv(root)
+        population = inverse_root @ np.asarray(noise.population_covariance, np.float64) @ inverse_root.T
+        variances, directions = np.linalg.eigh(population)
+        mean, back = np.asarray(noise.population_mean, np.float64), root @ directions
+        matrix = inverse_root.T @ directions
+        theta = np.asarray(_linear(model).theta, np.float64)
+        self.model = model.bare()
+        self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
+        self.reward = known_linear_reward(
+            jnp.asarray(theta @ back, jnp.float32),
+            jnp.asarray(np.asarray(_linear(model).intercept, np.float64) + theta @ mean, jnp.float32),
+        )
+        self.prior_precision = jnp.asarray(1 / np.maximum(variances, SMALLEST_POPULATION), jnp.float32)
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> PartlyExplainedRewards:
-        """Believe the Gaussian posterior; it does not depend on the latent basis."""
+        """Believe the Gaussian posterior."""
         del context
         noise = self.model.noise
         pooled = noise.reward_variance + state.pulls * noise.leftover_variance
-        within = jnp.linalg.inv(noise.encoding_covariance)
-        prior = jnp.linalg.inv(noise.population_covariance)
-        precision = prior + state.rounds * within + _outer_sum(self.model, state.pulls / pooled)
-        information = (
-            prior @ noise.population_mean + within @ state.encoding_sum + _residual_sum(self.model, state, 1 / pooled)
-        )
+        encodings = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
+        precision = jnp.diag(self.prior_precision + state.rounds) + _outer_sum(self.reward, state.pulls / pooled)
+        explained = _solved(precision, encodings + _residual_sum(self.reward, state, 1 / pooled), self.reward)
         # Given z, the unexplained effect of action a is the share `gain` of how far its mean reward is from mu_a(z).
         gain = state.pulls * noise.leftover_variance / pooled
         mean_reward = state.reward_sum / jnp.maximum(state.pulls, 1)
         own_variance = noise.leftover_variance * noise.reward_variance / pooled
-        explained = _solved(precision, information, self.model)
         return PartlyExplainedRewards(explained, 1 - gain, gain * mean_reward, jnp.sqrt(own_variance))
 
 
-def _outer_sum(model: LatentModel, weights: Float[Array, " K"]) -> Float[Array, "n n"]:
+def _linear(model: LatentModel) -> LinearReward:
+    if not isinstance(model.reward, LinearReward):
+        raise DecisionError(
+            f"this policy learns from rewards in closed form, which needs a linear reward model; this one is a "
+            f"{type(model.reward).__name__}. CPG takes any."
+        )
+    return model.reward
+
+
+def _outer_sum(reward: LinearReward, weights: Float[Array, " K"]) -> Float[Array, "n n"]:
     r"""Sum $w_a \theta_a \theta_a^\top$; as one product of matrices when instances are batched."""
-    theta = model.reward.theta  # type: ignore[attr-defined]
-    return jnp.tensordot(weights, theta[:, :, None] * theta[:, None, :], 1)
+    return jnp.tensordot(weights, reward.theta[:, :, None] * reward.theta[:, None, :], 1)
 
 
-def _residual_sum(model: LatentModel, state: Evidence, weights: Float[Array, " K"]) -> Float[Array, " n"]:
+def _residual_sum(reward: LinearReward, state: Evidence, weights: Float[Array, " K"]) -> Float[Array, " n"]:
     r"""Sum $w_a \theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
-    reward = model.reward
-    residual = state.reward_sum - state.pulls * reward.intercept  # type: ignore[attr-defined]
-    return jnp.asarray((weights * residual) @ reward.theta)  # type: ignore[attr-defined]
+    return (weights * (state.reward_sum - state.pulls * reward.intercept)) @ reward.theta
 
 
-def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], model: LatentModel) -> LatentRewards:
+def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], reward: LinearReward) -> LatentRewards:
     factor = cholesky(precision)
-    return LatentRewards(solve_upper(factor, solve_lower(factor, information)), factor, model.reward)
+    return LatentRewards(solve_upper(factor, solve_lower(factor, information)), factor, reward)
 
 
 def cpg(model: LatentModel) -> BeliefPolicy:
