@@ -9,7 +9,7 @@ demo: $(READY)
 	$(BIN)/ilb demo --out demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

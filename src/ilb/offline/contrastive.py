@@ -61,11 +61,12 @@ def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: 
     """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs."""
     # All randomness in one call: it is most of what a compiler would otherwise have to work through.
     numbers = jr.uniform(key, (instances + 1, rows + 2))
-    chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], jnp.asarray(histories.instances))
-    row = jax.vmap(_stratified)(numbers[:-1, :rows], numbers[:-1, rows + 1], histories.length[chosen])
+    context, start, length, count = (jnp.asarray(part) for part in histories)
+    chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], count)
+    row = jax.vmap(_stratified)(numbers[:-1, :rows], numbers[:-1, rows + 1], length[chosen])
     fresh = ~_repeats_earlier(chosen)
     return Episode(
-        histories.context[histories.start[chosen][:, None] + row],
+        context[start[chosen][:, None] + row],
         fresh[:, None] & ~jax.vmap(_repeats_earlier)(row),
         fresh[None, :] & (chosen[:, None] != chosen[None, :]),
     )
