@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench bench-online clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -16,8 +16,11 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: $(READY)  # the offline stage: quality, speed, memory
 	$(BIN)/python -m benchmarks.offline $(ARGS)
+
+bench-online: $(READY) .venv-peers/.ready  # the online stage: regret, speed, other libraries
+	$(BIN)/python -m benchmarks.online $(ARGS)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ILB needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
@@ -25,5 +28,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+.venv-peers/.ready: benchmarks/peers-requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .venv-peers demo

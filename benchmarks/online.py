@@ -34,8 +34,9 @@ def main(
         measured[part], reached = measure(lambda text: notes.print(f"· {text}", highlight=False))
         targets += reached
         if record:
-            kept = {"version": __version__, "command": f"make bench-online ARGS='--only {part} --record'"}
-            kept |= {part: measured[part], "targets": [{**asdict(target), "met": target.met} for target in reached]}
+            command = f"make bench-online ARGS='--only {part} --record'"
+            verdicts = [{**asdict(target), "met": target.met} for target in reached]
+            kept = {"version": __version__, "command": command, part: measured[part], "targets": verdicts}
             (RESULTS / f"online-{part}.json").write_text(json.dumps(kept, indent=1) + "\n")
     measured["targets"] = [{**asdict(target), "met": target.met} for target in targets]
     if as_json:

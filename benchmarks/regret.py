@@ -1,4 +1,4 @@
-"""Regret in the paper's standard world: the oracle against the released code's table, the learned model against its best fit."""
+"""Regret in the standard world: with the oracle beside the released code's table, and with learned models."""
 
 from __future__ import annotations
 
@@ -40,20 +40,15 @@ def measure_regret(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], li
     recorded = [SyntheticSpecification(seed).record() for seed in range(WORLDS)]
     say(f"fitting {WORLDS} worlds")
     learned = fit_many([r.training.logs for r in recorded], latent_dim=5, seeds=range(WORLDS))
-    rows, targets = [], []
+    rows: list[dict[str, Any]] = []
+    targets: list[Target] = []
     for source in ("oracle", "learned"):
         for name, build in POLICIES.items():
             say(f"{source}: {name}")
-            histories = [
-                simulate(
-                    jr.key(1000 + seed),
-                    r.world,
-                    build(r.world.oracle() if source == "oracle" else model),
-                    INSTANCES,
-                    HORIZON,
-                )
-                for seed, (r, model) in enumerate(zip(recorded, learned, strict=True))
-            ]
+            histories = []
+            for seed, (r, model) in enumerate(zip(recorded, learned, strict=True)):
+                policy = build(r.world.oracle() if source == "oracle" else model)
+                histories.append(simulate(jr.key(1000 + seed), r.world, policy, INSTANCES, HORIZON))
             rows.append({"model": source, "policy": name, "worlds": WORLDS, **_summary(histories)})
             final, error = rows[-1]["regret_2000"], rows[-1]["regret_2000_se"]
             if source == "oracle" and name in RELEASED_ORACLE:
@@ -72,7 +67,7 @@ def _summary(histories: list[History]) -> dict[str, float]:
     for rounds in ROUNDS:
         totals = np.stack([h.regret[:, :rounds].sum(axis=1, dtype=np.float64) for h in histories])
         row[f"regret_{rounds}"] = float(totals.mean())
-        # Instances of one world share its emission and rewards: the error is that over worlds, or over instances if larger.
+        # Instances of one world share its emission and rewards: the error over worlds, or over instances if larger.
         over_worlds = totals.mean(axis=1).std(ddof=1) / np.sqrt(len(totals))
         row[f"regret_{rounds}_se"] = float(max(over_worlds, totals.std() / np.sqrt(totals.size)))
     row["median_2000"] = float(np.median(totals))

@@ -21,7 +21,9 @@ from ilb.decision import Decision, explain
 from ilb.errors import DecisionError
 from ilb.labels import encode_label
 from ilb.logs import Schema
+from ilb.model import LatentModel
 from ilb.online.policy import AbstractPolicy
+from ilb.online.roster import build_latent_policy
 from ilb.online.rules import PROPENSITY_POINTS, probability_best
 from ilb.packing import Packing, pack, packing_of, unpack
 from ilb.types import Step
@@ -37,11 +39,10 @@ class LiveBandit:
 
     >>> from ilb.environments import UniformLogging, draw_world, record
     >>> from ilb.offline.fit import complete_model
-    >>> from ilb.online.latent import calibrated
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
     >>> logs = record(jr.key(1), world, UniformLogging(3), instances=40, length=50).logs
     >>> model = complete_model(world.oracle().encoder, logs)
-    >>> anna = LiveBandit(calibrated(model), model.schema).start("anna")
+    >>> anna = LiveBandit.on(model).start("anna")
     >>> decision = anna.decide({"x1": 0.3, "x2": -1.2})
     >>> decision.action in model.schema.actions
     True
@@ -56,6 +57,13 @@ class LiveBandit:
         self.nothing_known = pack(policy.init())
         self.packed_policy = pack(policy)
         self.programs = _programs(packing_of(policy), packing_of(policy.init()))
+
+    @classmethod
+    def on(cls, model: LatentModel, policy: str = "Calibrated", *, seed: int = 0) -> LiveBandit:
+        """Bind a fitted model and the latent policy of this name (see `ilb.online.roster.LATENT_POLICIES`)."""
+        if model.schema is None:
+            raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
+        return cls(build_latent_policy(model, policy), model.schema, seed=seed)
 
     def start(self, instance: Hashable) -> LiveInstance:
         """Begin an instance of which nothing is known yet."""

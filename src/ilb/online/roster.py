@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
+from ilb.model import LatentModel
 from ilb.online.arms import mab, mab_prior, uniform
 from ilb.online.discrete import mts, mucb
 from ilb.online.latent import (
@@ -25,16 +26,26 @@ from ilb.priors import Ingredients
 
 Builder = Callable[[Ingredients], AbstractPolicy]
 
+LATENT_POLICIES: dict[str, Callable[[LatentModel], AbstractPolicy]] = {
+    "CPG": cpg,
+    "FPG": fpg,
+    "FPG (released)": fpg_released,
+    "FPG-TS": fpg_ts,
+    "FPG-TS (released)": fpg_ts_released,
+    "Calibrated": calibrated,
+    "Calibrated-TS": calibrated_ts,
+    "MABPrior": mab_prior,
+}
+"""The policies that need a `LatentModel` and nothing else."""
+
+
+def _on_model(build: Callable[[LatentModel], AbstractPolicy]) -> Builder:
+    return lambda given: build(given.model)
+
+
 ROSTER: dict[str, Builder] = {
-    "CPG": lambda given: cpg(given.model),
-    "FPG": lambda given: fpg(given.model),
-    "FPG (released)": lambda given: fpg_released(given.model),
-    "FPG-TS": lambda given: fpg_ts(given.model),
-    "FPG-TS (released)": lambda given: fpg_ts_released(given.model),
-    "Calibrated": lambda given: calibrated(given.model),
-    "Calibrated-TS": lambda given: calibrated_ts(given.model),
+    **{name: _on_model(build) for name, build in LATENT_POLICIES.items()},
     "MAB": lambda given: mab(_actions(given), given.model.noise.reward_variance),
-    "MABPrior": lambda given: mab_prior(given.model),
     "LinUCB": lambda given: lin_ucb(_actions(given), _width(given), _noise_std(given)),
     "LinTS": lambda given: lin_ts(_actions(given), _width(given), _noise_std(given)),
     "Warm LinTS": lambda given: warm_lin_ts(given.regression, _noise_std(given)),
@@ -44,6 +55,13 @@ ROSTER: dict[str, Builder] = {
     "mUCB (rewards)": lambda given: mucb(given.reward_states, given.horizon),
     "Uniform": lambda given: uniform(_actions(given)),
 }
+
+
+def build_latent_policy(model: LatentModel, name: str) -> AbstractPolicy:
+    """Build a policy that needs the model alone."""
+    if name not in LATENT_POLICIES:
+        raise DecisionError(f"no latent policy is named {name!r}; there are {', '.join(LATENT_POLICIES)}.")
+    return LATENT_POLICIES[name](model)
 
 
 def build_policies(given: Ingredients, names: Iterable[str] | None = None) -> dict[str, AbstractPolicy]:

@@ -1,0 +1,71 @@
+"""How fast one live decision is, with labels and named fields, beside other libraries in the same run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import measure
+from benchmarks.targets import Target
+from ilb import fit
+from ilb.environments.specification import SyntheticSpecification
+from ilb.live import LiveBandit
+from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg_ts_released
+
+ROUNDS = 1000
+POLICIES = {
+    "CPG": cpg,
+    "FPG-TS (released)": fpg_ts_released,
+    "Calibrated": calibrated,
+    "Calibrated-TS": calibrated_ts,
+}
+PEERS_PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
+
+
+def measure_live(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
+    """Time decide + learn for one instance, and the same of the peers."""
+    model = fit(SyntheticSpecification(0).record().training.logs, latent_dim=5)
+    assert model.schema is not None
+    peers = _peers(say)
+    rows: list[dict[str, Any]] = []
+    sizes = []
+    names = [column.name for column in model.schema.context]
+    for name, build in POLICIES.items():
+        say(f"ilb {name}")
+        bandit = LiveBandit(build(model), model.schema)
+        anna = bandit.start("anna")
+
+        def one_round(context: np.ndarray, reward: float) -> None:
+            decision = anna.decide(dict(zip(names, context.tolist(), strict=True)))  # noqa: B023
+            anna.learn(decision, reward)  # noqa: B023
+
+        rows.append({"library": f"ilb {name}", **measure(one_round, ROUNDS)})
+        sizes.append(len(anna.to_json()))
+    rows += peers
+    slowest = max(row["p50_us"] for row in rows if row["library"].startswith("ilb"))
+    targets = [
+        Target("live: p50 of decide + learn in microseconds, slowest policy", slowest, at_most=400),
+        Target("live: bytes of a saved instance, n = 5, K = 20", max(sizes), at_most=4000),
+    ]
+    targets += [
+        Target(f"live: p50 of {row['library']} over ours", row["p50_us"] / slowest, at_least=1)
+        for row in peers
+        if "p50_us" in row
+    ]
+    return rows, targets
+
+
+def _peers(say: Callable[[str], None]) -> list[dict[str, Any]]:
+    if not PEERS_PYTHON.exists():
+        say("peers are not installed: run `make bench-online`, which makes .venv-peers for them")
+        return []
+    say("peers")
+    command = [str(PEERS_PYTHON), "-m", "benchmarks.peers", str(ROUNDS)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]).stdout
+    found: list[dict[str, Any]] = json.loads(output.splitlines()[-1])
+    return found
