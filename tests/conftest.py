@@ -1,5 +1,10 @@
 """What several tests share: one small world, its logs, a model, and every policy of the roster built on it."""
 
+import os
+
+# Tests compile much and compute little: the compiler's slower passes cost more than they save. Set before JAX starts.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax.random as jr
 import numpy as np
 import pytest

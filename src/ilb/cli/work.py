@@ -16,6 +16,7 @@ from ilb.environments import Recording
 from ilb.environments.specification import SyntheticSpecification
 from ilb.errors import IlbError, LogsError
 from ilb.logs import Logs, NumericColumn, Schema
+from ilb.logs.tables import require_writable_suffix
 from ilb.model import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.offline.encoder_recipe import EncoderRecipe
@@ -33,6 +34,7 @@ THIS_MODEL = "this model"
 def write_simulation(specification: SyntheticSpecification, out: Path) -> None:
     """Record a world and write training table, test table and the world itself."""
     world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
+    require_writable_suffix(out)
     recorded = specification.record()
     recorded.training.logs.write(out)
     say(f"wrote {out}: {recorded.training.logs.describe().sentence()}")

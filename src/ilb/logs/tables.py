@@ -43,15 +43,22 @@ def open_table(frame: Any) -> nw.DataFrame[Any]:
     return table.collect() if isinstance(table, nw.LazyFrame) else table
 
 
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".csv": pyarrow.csv.write_csv,
+    ".parquet": pyarrow.parquet.write_table,
+}
+
+
+def require_writable_suffix(path: Path) -> None:
+    """Raise unless a table can be written under this name: to be asked before the work, not after it."""
+    if path.suffix.lower() not in WRITERS:
+        raise LogsError(f"can't write {path}: its suffix {path.suffix!r} is neither .csv nor .parquet. Rename it.")
+
+
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table as CSV or Parquet, by the suffix of the path."""
-    writers: dict[str, Callable[[pa.Table, Path], None]] = {
-        ".csv": pyarrow.csv.write_csv,
-        ".parquet": pyarrow.parquet.write_table,
-    }
-    writer = writers.get(path.suffix.lower())
-    if writer is None:
-        raise LogsError(f"can't write {path}: its suffix {path.suffix!r} is neither .csv nor .parquet. Rename it.")
+    require_writable_suffix(path)
+    writer = WRITERS[path.suffix.lower()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         writer(table, path)

@@ -25,13 +25,16 @@ def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
             shown = np.unique(np.geomspace(1, history.horizon, 200).round().astype(int)) - 1
             mean = cumulative[:, shown].mean(axis=0)
             error = cumulative[:, shown].std(axis=0, ddof=1) / np.sqrt(history.instances)
-            axis.plot(shown + 1, mean, label=f"{name}  {mean[-1]:.3g}", linewidth=1.6, **look_of(name))
+            label = f"{name}  {mean[-1]:,.1f}" if mean[-1] < 100 else f"{name}  {mean[-1]:,.0f}"
+            axis.plot(shown + 1, mean, label=label, linewidth=1.6, **look_of(name))
             axis.fill_between(
                 shown + 1, mean - error, mean + error, alpha=0.15, linewidth=0, color=look_of(name)["color"]
             )
-            finals[f"{name}  {mean[-1]:.3g}"] = mean[-1]
+            finals[label] = mean[-1]
         axis.set(xscale="log", yscale="log", xlabel="round", ylabel="mean cumulative regret", title=title)
         axis.set_xlim(1, max(history.horizon for history in histories.values()))
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter("{x:g}")
         handles, labels = axis.get_legend_handles_labels()
         order = sorted(range(len(labels)), key=lambda i: -finals[labels[i]])
         figure.legend(
