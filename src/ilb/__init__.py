@@ -23,7 +23,7 @@ from ilb.offline.fit import fit, fit_many
 from ilb.offline.ingredients import prepare_ingredients
 from ilb.offline.paper import PaperRecipe
 from ilb.offline.scores import reference_models, score_model
-from ilb.offline.tied import TiedRecipe
+from ilb.offline.tied import TiedRecipe, deep_tied_recipe
 from ilb.online.roster import build_policies
 from ilb.simulation import simulate
 from ilb.transformer import MeanContrastive
@@ -57,6 +57,7 @@ __all__ = [
     "__version__",
     "build_policies",
     "choose_latent_dim",
+    "deep_tied_recipe",
     "fit",
     "fit_many",
     "prepare_ingredients",

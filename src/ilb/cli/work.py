@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from ilb.offline.encoder_recipe import EncoderRecipe
 from ilb.offline.fit import fit
 from ilb.offline.paper import PaperRecipe
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
-from ilb.offline.tied import TiedRecipe
+from ilb.offline.tied import TiedRecipe, deep_tied_recipe
 from ilb.progress import progress_bar
 from ilb.types import Encoder
 
-RECIPES: dict[str, type[EncoderRecipe]] = {"tied": TiedRecipe, "paper": PaperRecipe}
+RECIPES: dict[str, Callable[[], EncoderRecipe]] = {"tied": TiedRecipe, "deep": deep_tied_recipe, "paper": PaperRecipe}
 THIS_MODEL = "this model"
 
 
