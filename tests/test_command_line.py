@@ -132,6 +132,11 @@ def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder
     assert "do not belong together" in output.replace("\n", " ")
 
 
+def test_the_training_table_is_not_scored_as_the_test_table(ilb, folder):
+    output = ilb("score", "model", "logs.parquet", "--world", "logs.world.json", cwd=folder, expect=2)
+    assert "rewards of the same instances differ" in output.replace("\n", " ")
+
+
 def test_interrupting_a_fit_saves_the_best_so_far(folder):
     command = [sys.executable, "-m", "ilb", "fit", "logs.parquet", *COLUMNS]
     command += ["--latent-dim", "2", "--recipe", "paper", "--test-share", "0", "--out", "interrupted"]

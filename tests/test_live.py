@@ -1,7 +1,9 @@
 """Live decisions as an application makes them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import DecisionError, LogsError, LogsWarning, SchemaError
-from ilb.live import LiveBandit, decision_key, instance_stream
+from ilb.live import LiveBandit
+from ilb.live_programs import decision_key, instance_stream
 from ilb.logs import Logs
+from ilb.model import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.latent import calibrated, calibrated_ts, cpg
@@ -189,8 +194,12 @@ def test_a_reward_that_belongs_to_no_open_decision_is_refused_and_nothing_is_los
         anna.learn(7, 1.0)
     with pytest.raises(DecisionError, match="for 'anna'; this instance is 'bo'"):
         bo.learn(decision, 1.0)
-    with pytest.raises(DecisionError, match="must be a number"):
-        anna.learn(decision, float("nan"))
+    for reward in (float("nan"), float("inf"), 1e39, "much", None, [1.0, 2.0]):
+        with pytest.raises(DecisionError, match="must be a number"):
+            anna.learn(decision, reward)
+    for wrong in ("first", None, 0.5):
+        with pytest.raises(DecisionError, match="a decision or its number"):
+            anna.learn(wrong, 1.0)
     anna.learn(decision, 1.0)
     before = anna.to_json()
     with pytest.raises(DecisionError, match="already has its reward"):
@@ -219,15 +228,79 @@ def test_deciding_for_many_equals_deciding_for_each(bandit):
         bandit.decide_many([alone[0], alone[0]], contexts[:2])
 
 
-def test_a_saved_instance_is_small_and_holds_no_code(roster, small_model):
-    for policy in roster.values():
-        bandit = LiveBandit(policy, small_model.schema)
-        instance = bandit.start("anna")
-        for number in range(50):
-            instance.learn(instance.decide({"x1": 0.1 * number, "x2": 1.0, "x3": -1.0}), 0.123456 * number)
-        text = instance.to_json()
-        assert len(text) < 4000
-        assert json.loads(text)["format"] == "ilb-live-instance"
+def test_live_decisions_are_those_of_the_policy_for_every_policy_and_a_saved_instance_is_small(roster, small_model):
+    """Labels, packing and files against direct calls with the same keys; every policy of the roster."""
+    everything = jnp.ones(5, bool)
+    decide = jax.jit(lambda policy, *arguments: policy.decide(*arguments))
+    learn = jax.jit(lambda policy, *arguments: policy.learn(*arguments))
+    for name, policy in roster.items():
+        instance, state = LiveBandit(policy, small_model.schema).start("anna"), policy.init()
+        for number in range(12):
+            row = np.array([0.1 * number, np.sin(number), -1.0], np.float32)
+            decision = instance.decide(dict(zip(("x1", "x2", "x3"), row.tolist(), strict=True)))
+            randomness = jnp.asarray([*instance_stream(0, "anna"), number], jnp.uint32)
+            state, choice = decide(policy, jr.split(decision_key(randomness))[0], state, row, everything)
+            assert decision.action == int(choice.action), name
+            instance.learn(decision, 0.5 * np.cos(number))
+            state = learn(policy, state, Step(row, choice.action, np.float32(0.5 * np.cos(number))))
+        assert len(instance.to_json()) < 4000
+
+
+def test_a_saved_instance_stays_small_at_the_papers_size():
+    world = draw_world(jr.key(0))
+    model = complete_model(world.oracle().encoder, record(jr.key(1), world, UniformLogging(20), 100, 200).logs)
+    anna = LiveBandit.on(model).start("anna")
+    for number in range(40):
+        anna.learn(anna.decide({f"x{j}": 0.123456 * number - j for j in range(1, 6)}), 0.123456 * number)
+    open_ones = [anna.decide({f"x{j}": 0.1 for j in range(1, 6)}) for _ in range(20)]
+    assert len(anna.to_json()) < 4000
+    for decision in open_ones:
+        anna.forget(decision)
+    assert not anna.pending
+
+
+def test_evidence_of_one_model_is_not_read_by_another(clinic):
+    """Encodings of another fit have another basis, even if the shapes agree."""
+    anna = LiveBandit.on(clinic).start("anna")
+    anna.decide(VISIT)
+    noise = eqx.tree_at(lambda n: n.population_mean, clinic.noise, clinic.noise.population_mean + 1)
+    turned = LatentModel(clinic.encoder, clinic.reward, noise, clinic.schema)
+    for other in (LiveBandit.on(turned), LiveBandit.on(clinic, "CPG"), LiveBandit.on(clinic, seed=1)):
+        with pytest.raises(DecisionError, match="another meaning"):
+            other.restore(anna.to_json())
+
+
+def test_a_reward_is_not_booked_on_another_action_than_the_decision_names(clinic):
+    bandit = LiveBandit.on(clinic)
+    anna, again = bandit.start("anna"), bandit.start("anna")
+    decision = anna.decide(VISIT, allowed=["statin"])
+    again.decide(VISIT, allowed=["placebo"])
+    with pytest.raises(DecisionError, match="was for 'placebo' here; this one is for 'statin'"):
+        again.learn(decision, 1.0)
+
+
+def test_threads_lose_nothing(clinic):
+    anna = LiveBandit.on(clinic, "CPG").start("anna")
+    with ThreadPoolExecutor(4) as pool:
+        for decision in pool.map(lambda _: anna.decide(VISIT), range(100)):
+            anna.learn(decision, 1.0)
+    state = unpack(packing_of(anna.bandit.policy.init()), anna.state)
+    assert anna.seen == float(state.rounds) == float(state.pulls.sum()) == 100
+
+
+def test_what_is_not_a_context_or_a_name_is_refused(clinic):
+    bandit = LiveBandit.on(clinic)
+    with pytest.raises(DecisionError, match="a mapping from columns to values"):
+        bandit.start("anna").decide([VISIT])
+    with pytest.raises(DecisionError, match="a list with a mapping for each instance"):
+        bandit.decide_many([bandit.start("anna")], VISIT)
+    with pytest.raises(DecisionError, match="another bandit"):
+        bandit.decide_many([LiveBandit.on(clinic, seed=5).start("anna")], [VISIT])
+    with pytest.raises(DecisionError, match="needs a name"):
+        bandit.start(float("nan"))
+    with pytest.raises(DecisionError, match="no latent policy is named 'UCB1'"):
+        LiveBandit.on(clinic, "UCB1")
+    assert type(bandit.start(np.int64(3)).label) is int
 
 
 @pytest.mark.parametrize(
@@ -237,7 +310,10 @@ def test_a_saved_instance_is_small_and_holds_no_code(roster, small_model):
         (lambda stored: json.dumps({**stored, "format": "other"}), "expected 'ilb-live-instance'"),
         (lambda stored: json.dumps({**stored, "format_version": 99}), "Upgrade"),
         (lambda stored: json.dumps({**stored, "seed": 77}), "saved with seed 77"),
-        (lambda stored: json.dumps({**stored, "policy": "Other"}), "saved with policy 'Other'"),
+        (lambda stored: json.dumps({**stored, "bandit": "other"}), "saved with bandit 'other'"),
+        (lambda stored: json.dumps({**stored, "pending": []}), "damaged"),
+        (lambda stored: json.dumps({**stored, "seen": -1}), "do not fit"),
+        (lambda stored: json.dumps({**stored, "pending": {"0": [99, [0.0]]}}), "do not fit"),
         (lambda stored: json.dumps({**stored, "state": stored["state"][:-1]}), "do not fit"),
         (lambda stored: json.dumps({k: v for k, v in stored.items() if k != "seen"}), "damaged"),
     ],

@@ -5,6 +5,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from ilb.environments import draw_world
+from ilb.errors import DecisionError
 from ilb.history import History, summarise
 from ilb.online.arms import IndependentRewards, uniform
 from ilb.online.latent import calibrated, cpg
@@ -95,3 +97,26 @@ def test_the_history_adds_up():
     summary = history.regret_at(5)
     assert summary == pytest.approx((totals.mean(), totals.std(ddof=1) / np.sqrt(6), np.median(totals)))
     assert np.isnan(summarise(np.ones(1)).standard_error)
+
+
+@pytest.mark.parametrize("wrong", [{"instances": 0}, {"horizon": 0}, {"chunk": 0}, {"instances": -1}])
+def test_nothing_to_play_is_said(small_world, small_model, wrong):
+    with pytest.raises(DecisionError, match="nothing to play"):
+        simulate(jr.key(0), small_world, cpg(small_model), **{"instances": 2, "horizon": 3, **wrong})
+
+
+def test_rounds_that_were_not_played_have_no_regret():
+    history = History(np.zeros((2, 5), int), np.ones((2, 5)), np.ones((2, 5), bool))
+    for wrong in (0, -1, 6):
+        with pytest.raises(DecisionError, match="nothing to say of round"):
+            history.regret_at(wrong)
+        with pytest.raises(DecisionError, match="nothing to say of round"):
+            history.to_frame(rounds=[wrong])
+
+
+def test_rewards_without_noise_are_played_well():
+    """A reward of variance zero must not be taken as infinitely precise."""
+    world = draw_world(jr.key(0), latent_dim=3, actions=5, reward_std=0.0)
+    history = simulate(jr.key(1), world, calibrated(world.oracle()), 20, 100, beliefs=True)
+    assert np.all(np.isfinite(history.expected_rewards))
+    assert history.optimal_share(50).mean > 0.9

@@ -10,6 +10,8 @@ import narwhals as nw
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ilb.errors import DecisionError
+
 
 class Summary(NamedTuple):
     """A number over instances: its mean, standard error (over instances) and median."""
@@ -53,16 +55,23 @@ class History:
 
     def regret_at(self, rounds: int) -> Summary:
         """Summarise the cumulative regret after that many rounds."""
+        self._require(rounds)
         return summarise(self.regret[:, :rounds].sum(axis=1, dtype=np.float64))
 
     def optimal_share(self, first: int = 0, last: int | None = None) -> Summary:
         """Summarise how often a best action was taken in these rounds."""
         return summarise(self.optimal[:, first:last].mean(axis=1))
 
+    def _require(self, rounds: int) -> None:
+        if not 1 <= rounds <= self.horizon:
+            raise DecisionError(f"{self.horizon:,} rounds were played; there is nothing to say of round {rounds:,}.")
+
     def to_frame(
         self, rounds: Sequence[int] | None = None, backend: Literal["pandas", "polars", "pyarrow"] = "pandas"
     ) -> Any:
         """Give a tidy table: one row for each instance and round (all, or the given ones, counted from 1)."""
+        for number in rounds or ():
+            self._require(number)
         kept = np.arange(self.horizon) if rounds is None else np.asarray(rounds) - 1
         cumulative = self.cumulative_regret()[:, kept]
         columns = {

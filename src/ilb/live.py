@@ -5,38 +5,40 @@ The compiled programs are the policies of the simulation; nothing here is a seco
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import lru_cache
+import operator
+import threading
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
+from jaxtyping import Bool, Float, UInt32
 
 from ilb.decision import Decision, explain
 from ilb.errors import DecisionError
-from ilb.labels import encode_label
+from ilb.labels import as_label, is_missing
+from ilb.live_programs import Vector, compile_programs, fingerprint, instance_stream
 from ilb.logs import Schema
 from ilb.model import LatentModel
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_latent_policy
-from ilb.online.rules import PROPENSITY_POINTS, probability_best
-from ilb.packing import Packing, pack, packing_of, unpack
-from ilb.types import Step
+from ilb.packing import pack, packing_of
 
-Vector = Float[Array, " size"]
+BATCH = 256
+"""Instances that one compiled call of `decide_many` takes: the points of all their beliefs are in memory at once."""
+
+LARGEST_REWARD = 1e15
+"""Rewards are summed and squared in float32; nothing measured in sensible units comes near this."""
 
 
 class LiveBandit:
     """A policy bound to the labels of a schema: it starts and restores instances, and decides for many at once.
 
-    Immutable, and safe to share between threads. Randomness is a function of `seed`, the label of the instance and the
-    number of the decision alone, so any decision can be made again.
+    Immutable, and safe to share between threads, as instances are. Randomness is a function of `seed`, the label of the
+    instance and the number of the decision alone, so the same events lead to the same decisions again.
 
+    >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record
     >>> from ilb.offline.fit import complete_model
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
@@ -52,11 +54,12 @@ class LiveBandit:
     def __init__(self, policy: AbstractPolicy, schema: Schema, *, seed: int = 0) -> None:
         self.policy = policy
         self.schema = schema
-        self.seed = seed
+        self.seed = operator.index(seed)
         self.everything = np.ones(len(schema.actions), dtype=bool)
         self.nothing_known = pack(policy.init())
         self.packed_policy = pack(policy)
-        self.programs = _programs(packing_of(policy), packing_of(policy.init()))
+        self.programs = compile_programs(packing_of(policy), packing_of(policy.init()))
+        self.fingerprint = fingerprint(schema, packing_of(policy.init()), self.packed_policy)
 
     @classmethod
     def on(cls, model: LatentModel, policy: str = "Calibrated", *, seed: int = 0) -> LiveBandit:
@@ -67,7 +70,10 @@ class LiveBandit:
 
     def start(self, instance: Hashable) -> LiveInstance:
         """Begin an instance of which nothing is known yet."""
-        return LiveInstance(self, instance, self.nothing_known, 0, {})
+        label = as_label(instance)
+        if is_missing(label):
+            raise DecisionError(f"an instance needs a name to be told from others by; got {instance!r}.")
+        return LiveInstance(self, label, self.nothing_known, 0, {})
 
     def restore(self, text: str) -> LiveInstance:
         """Go on with an instance that `LiveInstance.to_json` saved, as if it had never stopped."""
@@ -76,17 +82,36 @@ class LiveBandit:
         return read_instance(self, text)
 
     def decide_many(
-        self, instances: Sequence[LiveInstance], contexts: Any, *, allowed: Collection[Hashable] | None = None
+        self,
+        instances: Sequence[LiveInstance],
+        contexts: Any,
+        *,
+        allowed: Collection[Hashable] | None = None,
+        forbidden: Collection[Hashable] | None = None,
     ) -> list[Decision]:
-        """Decide for many instances in one compiled call; `contexts` is a frame or a list of mappings, in order."""
+        """Decide for many instances in few compiled calls; `contexts` is a frame or a list of mappings, in order."""
+        if isinstance(contexts, Mapping):
+            raise DecisionError("contexts must be a frame or a list with a mapping for each instance; got one mapping.")
         rows = self.schema.encode(contexts)
         if len(rows) != len(instances):
             raise DecisionError(f"{len(instances)} instances need as many contexts; got {len(rows)}.")
         if len({id(instance) for instance in instances}) != len(instances):
             raise DecisionError("an instance is named twice; decide for its contexts one after the other.")
-        if not len(rows):
-            return []
-        mask = self.mask(allowed, None)
+        if any(instance.bandit is not self for instance in instances):
+            raise DecisionError("an instance belongs to another bandit; decide with the one that started it.")
+        mask = self.mask(allowed, forbidden)
+        with ExitStack() as held:
+            for instance in sorted(instances, key=id):
+                held.enter_context(instance.lock)
+            return [
+                decision
+                for first in range(0, len(rows), BATCH)
+                for decision in self._decide_batch(instances[first : first + BATCH], rows[first : first + BATCH], mask)
+            ]
+
+    def _decide_batch(
+        self, instances: Sequence[LiveInstance], rows: np.ndarray, mask: Bool[np.ndarray, " K"]
+    ) -> list[Decision]:
         # Padded to a power of two, so that few sizes are ever compiled.
         padded = [*range(len(rows)), *([0] * ((1 << (len(rows) - 1).bit_length()) - len(rows)))]
         states, numbers = self.programs.decide_many(
@@ -134,6 +159,7 @@ class LiveInstance:
         self.state = state
         self.seen = seen
         self.pending = pending
+        self.lock = threading.RLock()
         self._stream = instance_stream(bandit.seed, label)
 
     def decide(
@@ -144,22 +170,52 @@ class LiveInstance:
         forbidden: Collection[Hashable] | None = None,
     ) -> Decision:
         """Take in a context and choose one of the allowed actions (by default, of all)."""
+        if not isinstance(context, Mapping):
+            raise DecisionError(f"a context is a mapping from columns to values; got {type(context).__name__!r}.")
         bandit = self.bandit
         row = bandit.schema.encode(context)
         mask = bandit.mask(allowed, forbidden)
-        state, numbers = bandit.programs.decide(bandit.packed_policy, self.state, self.randomness(), row, mask)
-        return self.book(state, np.asarray(numbers), row, mask)
+        with self.lock:
+            state, numbers = bandit.programs.decide(bandit.packed_policy, self.state, self.randomness(), row, mask)
+            return self.book(state, np.asarray(numbers), row, mask)
 
     def observe(self, context: Mapping[str, Any]) -> None:
         """Take in a context without deciding anything: a visit at which no choice was open."""
-        self.decide(context)
-        del self.pending[self.seen - 1]
+        with self.lock:
+            self.forget(self.decide(context))
+
+    def forget(self, decision: Decision | int) -> None:
+        """Stop waiting for the reward of a decision: it was not carried out, or its outcome will never be known."""
+        with self.lock:
+            number, _ = self._waiting(decision)
+            del self.pending[number]
 
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision, given as itself or by its number."""
-        number = decision if isinstance(decision, int) else decision.number
-        if not isinstance(decision, int) and decision.instance != self.label:
-            raise DecisionError(f"this decision is for {decision.instance!r}; this instance is {self.label!r}.")
+        try:
+            value = float(reward)
+        except (TypeError, ValueError) as error:
+            raise DecisionError(f"a reward must be a number; got {reward!r}.") from error
+        if not abs(value) <= LARGEST_REWARD:
+            raise DecisionError(f"a reward must be a number between ±{LARGEST_REWARD:g}; got {reward!r}.")
+        bandit = self.bandit
+        with self.lock:
+            number, waiting = self._waiting(decision)
+            outcome = np.array([waiting.action, value], dtype=np.float32)
+            self.state = bandit.programs.learn(bandit.packed_policy, self.state, waiting.context, outcome)
+            del self.pending[number]
+
+    def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
+        """Find an open decision, by itself or by its number, and make sure that it is the one that is meant."""
+        if isinstance(decision, Decision):
+            if decision.instance != self.label:
+                raise DecisionError(f"this decision is for {decision.instance!r}; this instance is {self.label!r}.")
+            number = decision.number
+        else:
+            try:
+                number = operator.index(decision)
+            except TypeError as error:
+                raise DecisionError(f"give a decision or its number; got {decision!r}.") from error
         waiting = self.pending.get(number)
         if waiting is None:
             known = "it already has its reward, or none was due" if 0 <= number < self.seen else "it was never made"
@@ -167,18 +223,20 @@ class LiveInstance:
                 f"decision {number} of {self.label!r} waits for no reward: {known}. "
                 f"Waiting are {sorted(self.pending)[:10] or 'none'}."
             )
-        if not np.isfinite(reward):
-            raise DecisionError(f"the reward of decision {number} of {self.label!r} must be a number; got {reward!r}.")
-        outcome = np.array([waiting.action, reward], dtype=np.float32)
-        bandit = self.bandit
-        self.state = bandit.programs.learn(bandit.packed_policy, self.state, waiting.context, outcome)
-        del self.pending[number]
+        action = self.bandit.schema.actions[waiting.action]
+        if isinstance(decision, Decision) and decision.action != action:
+            raise DecisionError(
+                f"decision {number} of {self.label!r} was for {action!r} here; this one is for {decision.action!r}. "
+                "It was made by another bandit, or before an older state was restored."
+            )
+        return number, waiting
 
     def to_json(self) -> str:
         """Save everything that is known of this instance; `LiveBandit.restore` reads it."""
         from ilb.live_file import write_instance
 
-        return write_instance(self)
+        with self.lock:
+            return write_instance(self)
 
     def randomness(self) -> UInt32[np.ndarray, "3"]:
         """Give what the next decision's draws are made from: seed, instance and number."""
@@ -193,59 +251,3 @@ class LiveInstance:
         self.pending[self.seen] = Pending(row, action)
         self.seen += 1
         return explain(self.bandit.schema.actions, self.label, self.seen - 1, action, numbers[1:].reshape(4, -1), mask)
-
-
-def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
-    """Give the two words that the randomness of an instance starts from; the same on every machine."""
-    text = json.dumps([seed, encode_label(label)], sort_keys=True)
-    digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big")
-
-
-def decision_key(randomness: UInt32[Array, "3"]) -> PRNGKeyArray:
-    """Make the key of one decision from seed, instance and number."""
-    return jr.fold_in(jr.fold_in(jr.key(randomness[0]), randomness[1]), randomness[2])
-
-
-class Programs(NamedTuple):
-    """The compiled calls of a policy: they depend on the shapes of its arrays, not on their values."""
-
-    decide: Callable[..., tuple[Vector, Vector]]
-    decide_many: Callable[..., tuple[Array, Array]]
-    learn: Callable[..., Vector]
-
-
-@lru_cache
-def _programs(policy_packing: Packing, state_packing: Packing) -> Programs:
-    def decide(
-        policy_vector: Vector,
-        state_vector: Vector,
-        randomness: UInt32[Array, "3"],
-        context: Float[Array, " d"],
-        allowed: Bool[Array, " K"],
-    ) -> tuple[Vector, Vector]:
-        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
-        key_draw, key_propensity = jr.split(decision_key(randomness))
-        state, choice = policy.decide(key_draw, unpack(state_packing, state_vector), context, allowed)
-        rewards = policy.rewards(state, context)
-        propensities = policy.propensities(key_propensity, state, context, allowed)
-        # An action that was drawn can't have been impossible: its own draw counts as one more point.
-        counted = PROPENSITY_POINTS * propensities + jax.nn.one_hot(choice.action, len(allowed))
-        propensities = jnp.where(propensities[choice.action] > 0, propensities, counted / (PROPENSITY_POINTS + 1))
-        numbers = [
-            choice.action[None].astype(jnp.float32),
-            rewards.mean(),
-            rewards.std(),
-            probability_best(rewards, allowed),
-            propensities,
-        ]
-        return pack(state), jnp.concatenate(numbers)
-
-    def learn(
-        policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"], outcome: Float[Array, "2"]
-    ) -> Vector:
-        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
-        step = Step(context, outcome[0].astype(jnp.int32), outcome[1])
-        return pack(policy.learn(unpack(state_packing, state_vector), step))
-
-    return Programs(jax.jit(decide), jax.jit(jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))), jax.jit(learn))

@@ -25,7 +25,7 @@ def write_instance(instance: LiveInstance) -> str:
         {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "policy": describe_policy(bandit),
+            "bandit": bandit.fingerprint,
             "seed": bandit.seed,
             "instance": encode_label(instance.label),
             "seen": instance.seen,
@@ -35,11 +35,12 @@ def write_instance(instance: LiveInstance) -> str:
             },
         },
         separators=(",", ":"),
+        allow_nan=False,
     )
 
 
 def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
-    """Read an instance that was saved with the same kind of policy, seed and schema."""
+    """Read an instance that was saved with the same policy, seed and schema."""
     from ilb.live import LiveInstance, Pending
 
     try:
@@ -47,16 +48,16 @@ def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
         kind, version = stored["format"], stored["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionError(f"this is not a saved instance: {error}. Give the text that `to_json` returned.") from error
-    if kind != FORMAT or not isinstance(version, int) or version > FORMAT_VERSION:
+    if kind != FORMAT or type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise DecisionError(
             f"this is {kind!r} of version {version}; expected {FORMAT!r} of version {FORMAT_VERSION} or older. "
             "Upgrade identifiable-latent-bandits, or look for the right file."
         )
-    for name, here in (("policy", describe_policy(bandit)), ("seed", bandit.seed)):
+    for name, here in (("bandit", bandit.fingerprint), ("seed", bandit.seed)):
         if stored.get(name) != here:
             raise DecisionError(
-                f"the instance was saved with {name} {stored.get(name)!r}; this bandit has {here!r}. "
-                "Restore it with the bandit it belongs to."
+                f"the instance was saved with {name} {stored.get(name)!r}; this one has {here!r}. Another model, "
+                "policy, schema or seed gives its numbers another meaning: restore it with what it was saved with."
             )
     try:
         state = np.array(stored["state"], dtype=np.float32)
@@ -65,21 +66,19 @@ def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
             for number, (action, context) in stored["pending"].items()
         }
         label, seen = decode_label(stored["instance"]), int(stored["seen"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecisionError(f"the saved instance is damaged: {error}.") from error
-    wrong = [waiting for waiting in pending.values() if waiting.context.shape != (bandit.schema.width,)]
-    if wrong or state.shape != bandit.nothing_known.shape:
+    whole = state.shape == bandit.nothing_known.shape and np.all(np.isfinite(state)) and seen >= 0
+    fitting = all(
+        0 <= number < seen
+        and 0 <= waiting.action < len(bandit.schema.actions)
+        and waiting.context.shape == (bandit.schema.width,)
+        and np.all(np.isfinite(waiting.context))
+        for number, waiting in pending.items()
+    )
+    if not (whole and fitting):
         raise DecisionError("the saved instance is damaged: its numbers do not fit this policy and schema.")
     return LiveInstance(bandit, label, jnp.asarray(state), seen, pending)
-
-
-def describe_policy(bandit: LiveBandit) -> str:
-    """Name the kind of policy and its size, without its numbers: a refitted model may go on with an instance."""
-    parts = [type(bandit.policy).__name__]
-    parts += [
-        type(getattr(bandit.policy, name)).__name__ for name in ("belief", "rule") if hasattr(bandit.policy, name)
-    ]
-    return f"{'/'.join(parts)}[{bandit.nothing_known.shape[0]}]"
 
 
 def _numbers(values: np.ndarray) -> list[float]:

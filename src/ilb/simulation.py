@@ -7,6 +7,7 @@ key folded with i and round t that folded with t, so results do not depend on ho
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
+from ilb.errors import DecisionError
 from ilb.history import History
 from ilb.online.policy import AbstractPolicy
 from ilb.types import Report, Step, silent
@@ -115,6 +117,9 @@ def simulate(
     >>> simulate(jr.key(1), world, cpg(world.oracle()), instances=4, horizon=50)
     History(4 instances, 50 rounds)
     """
+    instances, horizon, chunk = map(operator.index, (instances, horizon, chunk))
+    if min(instances, horizon, chunk) < 1:
+        raise DecisionError(f"nothing to play: got instances={instances}, horizon={horizon}, chunk={chunk}.")
     size = min(chunk, instances)
     pieces: list[Played] = []
     for first in range(0, instances, size):
@@ -124,6 +129,6 @@ def simulate(
         kept = min(size, instances - first)
         pieces.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf[:kept]), played))
         done = first + kept
-        report(done, instances, float(np.mean([piece.regret.sum(axis=1).mean() for piece in pieces])))
+        report(done, instances, sum(float(piece.regret.sum()) for piece in pieces) / done)
     whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
     return History(whole.action.astype(np.int32), whole.regret, whole.optimal, whole.expected_rewards)

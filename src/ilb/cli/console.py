@@ -19,7 +19,7 @@ notes = Console(stderr=True)
 
 def say(text: str) -> None:
     """Print a line of the result."""
-    results.print(text, highlight=False)
+    results.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_warning(
@@ -50,7 +50,7 @@ HEADINGS = {
 
 def layout_scores(title: str, lines: Mapping[str, Any]) -> Table:
     """Lay out scores: a column for each model, a row for each score that any of them has."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for model in lines:
         table.add_column(model, justify="right", no_wrap=True)

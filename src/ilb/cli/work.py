@@ -90,7 +90,8 @@ def score_table(
     if world is not None:
         recorded = SyntheticSpecification.load(world).record()
         truth = _truth(recorded.test, test, logs_path, world)
-        oracle = _on_scaled(recorded.world.oracle().encoder, model.schema)
+        width = recorded.training.logs.width
+        oracle = _on_scaled(recorded.world.oracle().encoder, model.schema, width)
         if training is not None:
             known = (training, _truth(recorded.training, training, train, world))
     models = {THIS_MODEL: model}
@@ -123,19 +124,33 @@ def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Pa
             f"and the table has {len(strangers)} others, such as {strangers[0]!r}."
         )
     order = np.array(logs.instance_labels, dtype=int)
+    here, there = (_reward_sums(table) for table in (logs, recording.logs))
+    if not np.allclose(here, there[order], rtol=1e-3, atol=1e-2):
+        raise LogsError(
+            f"{path} and {world} do not belong together: the rewards of the same instances differ. "
+            "Give the table of training instances as --train and that of test instances as LOGS."
+        )
     return Truth(recording.latents[order], recording.mean_rewards[order])
 
 
-def _on_scaled(encoder: Encoder, schema: Schema) -> Encoder:
+def _reward_sums(logs: Logs) -> np.ndarray:
+    return np.bincount(logs.instance, weights=np.nan_to_num(logs.reward), minlength=logs.instances)
+
+
+def _on_scaled(encoder: Encoder, schema: Schema, width: int) -> Encoder:
     """Let an encoder of raw contexts read scaled ones."""
     columns = [column for column in schema.context if isinstance(column, NumericColumn)]
+    if len(columns) != width or len(schema.context) != width:
+        raise IlbError(
+            f"the model reads {len(schema.context)} columns, the world emits {width}: the oracle needs them all."
+        )
     std, mean = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("std", "mean"))
     return ComposedEncoder(Affine(jnp.diag(std), mean), encoder)
 
 
 def _plain_scores(scores: FitScores) -> dict[str, Any]:
     return {
-        name: {"value": round(score.value, 6), "standard_error": round(score.standard_error, 6)}
+        name: {part: round(value, 6) if np.isfinite(value) else None for part, value in score._asdict().items()}
         for name, score in scores._asdict().items()
         if score is not None
     }

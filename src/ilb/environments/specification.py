@@ -82,6 +82,8 @@ class SyntheticSpecification:
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 <= value < math.inf:
                 raise WorldError(f"{name} must be a number, at least 0; got {value!r}.")
+            if name in ("noise_scale", "latent_std") and value == 0:
+                raise WorldError(f"{name} must be above 0: without it there is nothing to tell apart.")
         if self.context_dim < self.latent_dim:
             raise WorldError(f"context_dim must be at least latent_dim={self.latent_dim}; got {self.context_dim}.")
 

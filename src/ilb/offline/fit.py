@@ -67,9 +67,10 @@ def fit_many(
     trained = recipe.train(keys, logs, latent_dim, report)
     models = []
     for result, table, seed in zip(trained, logs, seeds, strict=True):
+        said = list(notes)
         if result.interrupted:
-            notes = [*notes, f"training was interrupted; the parameters are those of step {result.best_step}"]
-            warnings.warn(notes[-1], IlbWarning, stacklevel=3)
+            said.append(f"training was interrupted; the parameters are those of step {result.best_step}")
+            warnings.warn(said[-1], IlbWarning, stacklevel=3)
         provenance = Provenance(
             version=__version__,
             seed=seed,
@@ -77,7 +78,7 @@ def fit_many(
             rows=table.rows,
             instances=table.instances,
             curve=_curve(result),
-            notes=tuple(notes),
+            notes=tuple(said),
         )
         models.append(complete_model(result.encoder, table, provenance))
     return models

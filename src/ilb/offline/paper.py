@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -127,7 +127,9 @@ class PaperRecipe:
         stage_one, stage_two = HeadLoss(self.batch, self.penalty), FreeLoss(self.batch, self.penalty)
         head = minimise_many(keys_head, stage_one, stack(heads), encodings, self.head_training, report=report)
         start = FreeParams(networks, head.params)
-        result = minimise_many(keys_step, stage_two, start, rows, self.training, report=report)
+        steps = 0 if head.interrupted else self.training.steps
+        whole = replace(self.training, steps=steps)
+        result = minimise_many(keys_step, stage_two, start, rows, whole, report=report)
         return [
             TrainedEncoder(
                 ComposedEncoder(whitening, network),

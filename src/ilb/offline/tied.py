@@ -63,7 +63,10 @@ class TiedRecipe:
     def train_params(self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int) -> list[TiedParams]:
         """Train, and give the parameters of the loss itself, which score held-out instances."""
         whitenings = [fit_whitening(table.context) for table in logs]
-        return unstack(self._minimise(keys, logs, whitenings, latent_dim, silent).params, len(logs))
+        result = self._minimise(keys, logs, whitenings, latent_dim, silent)
+        if result.interrupted:  # half-trained parameters must not be compared with whole ones
+            raise KeyboardInterrupt
+        return unstack(result.params, len(logs))
 
     def _minimise(
         self,

@@ -33,6 +33,10 @@ SMALLEST_POPULATION = 1e-4
 """The least variance of the population, in units of the noise of one encoding, that a belief takes seriously."""
 
 
+SMALLEST_NOISE = 1e-4
+"""The least variance of a reward, in units of the variance of expected rewards, that a belief takes seriously."""
+
+
 class LatentRewards(AbstractRewards):
     r"""Rewards that follow from a Gaussian latent state: $\mu(z)$ with $z \sim N(\hat z, (L L^\top)^{-1})$."""
 
@@ -167,6 +171,7 @@ class CalibratedBelief(AbstractLatentBelief):
     to_basis: Affine
     reward: LinearReward
     prior_precision: Float[Array, " n"]
+    reward_variance: Float[Array, " K"]
 
     def __init__(self, model: LatentModel) -> None:
         noise = model.noise
@@ -183,20 +188,24 @@ class CalibratedBelief(AbstractLatentBelief):
             jnp.asarray(theta @ back, jnp.float32),
             jnp.asarray(np.asarray(_linear(model).intercept, np.float64) + theta @ mean, jnp.float32),
         )
-        self.prior_precision = jnp.asarray(1 / np.maximum(variances, SMALLEST_POPULATION), jnp.float32)
+        variances = np.maximum(variances, SMALLEST_POPULATION)
+        self.prior_precision = jnp.asarray(1 / variances, jnp.float32)
+        # Rewards without any noise would make a single one infinitely precise.
+        signal = np.mean((theta @ back) ** 2 @ variances)
+        self.reward_variance = jnp.maximum(noise.reward_variance, SMALLEST_NOISE * max(signal, 1e-12))
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> PartlyExplainedRewards:
         """Believe the Gaussian posterior."""
         del context
-        noise = self.model.noise
-        pooled = noise.reward_variance + state.pulls * noise.leftover_variance
+        leftover = self.model.noise.leftover_variance
+        pooled = self.reward_variance + state.pulls * leftover
         encodings = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
         precision = jnp.diag(self.prior_precision + state.rounds) + _outer_sum(self.reward, state.pulls / pooled)
         explained = _solved(precision, encodings + _residual_sum(self.reward, state, 1 / pooled), self.reward)
         # Given z, the unexplained effect of action a is the share `gain` of how far its mean reward is from mu_a(z).
-        gain = state.pulls * noise.leftover_variance / pooled
+        gain = state.pulls * leftover / pooled
         mean_reward = state.reward_sum / jnp.maximum(state.pulls, 1)
-        own_variance = noise.leftover_variance * noise.reward_variance / pooled
+        own_variance = leftover * self.reward_variance / pooled
         return PartlyExplainedRewards(explained, 1 - gain, gain * mean_reward, jnp.sqrt(own_variance))
 
 

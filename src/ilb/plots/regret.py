@@ -24,7 +24,8 @@ def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
             cumulative = history.cumulative_regret()
             shown = np.unique(np.geomspace(1, history.horizon, 200).round().astype(int)) - 1
             mean = cumulative[:, shown].mean(axis=0)
-            error = cumulative[:, shown].std(axis=0, ddof=1) / np.sqrt(history.instances)
+            spread = cumulative[:, shown].std(axis=0, ddof=1) if history.instances > 1 else np.zeros(len(shown))
+            error = spread / np.sqrt(history.instances)
             label = f"{name}  {mean[-1]:,.1f}" if mean[-1] < 100 else f"{name}  {mean[-1]:,.0f}"
             axis.plot(shown + 1, mean, label=label, linewidth=1.6, **look_of(name))
             axis.fill_between(
@@ -32,7 +33,7 @@ def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
             )
             finals[label] = mean[-1]
         axis.set(xscale="log", yscale="log", xlabel="round", ylabel="mean cumulative regret", title=title)
-        axis.set_xlim(1, max(history.horizon for history in histories.values()))
+        axis.set_xlim(1, max(2, *(history.horizon for history in histories.values())))
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter("{x:g}")
         handles, labels = axis.get_legend_handles_labels()
