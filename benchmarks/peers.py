@@ -66,7 +66,7 @@ def river_lin_ucb() -> Round:
     """River's LinUCBDisjoint."""
     from river import bandit as river_bandit
 
-    policy = river_bandit.LinUCBDisjoint(delta=0.1)
+    policy = river_bandit.LinUCBDisjoint(alpha=1.0, seed=0)
     arms = list(range(ACTIONS))
 
     def one_round(context: np.ndarray, reward: float) -> None:

@@ -78,13 +78,15 @@ def _numpy_speed(model: LatentModel, rounds: int = 200) -> float:
     actions, dim = theta.shape
     outer = theta[:, :, None] * theta[:, None, :]
     rng = np.random.default_rng(0)
+    emission = np.linalg.qr(rng.standard_normal((dim, dim)))[0].astype(np.float32)
     z = rng.standard_normal((BATCH, dim), dtype=np.float32)
     everyone = np.arange(BATCH)
     precision = np.zeros((BATCH, dim, dim), np.float32)
     information = np.zeros((BATCH, dim), np.float32)
     began = time.process_time()
     for _ in range(rounds):
-        contexts = z + rng.standard_normal((BATCH, dim), dtype=np.float32)
+        states = z + rng.standard_normal((BATCH, dim), dtype=np.float32)
+        contexts = np.where(states > 0, states, np.float32(0.2) * states) @ emission.T
         hidden = contexts @ whitening[0] + whitening[1]
         for matrix, shift in layers:
             both = hidden @ matrix + shift

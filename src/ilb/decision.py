@@ -69,7 +69,7 @@ def _reason(
     ranked = sorted(open_actions, key=mean.__getitem__, reverse=True)[:2]
     expected = f"expected {mean[action]:.3g} ± {std[action]:.2g}"
     chosen = f"{labels[action]!r} ({expected}, best with probability {best[action]:.2f})"
-    ruled_out = "" if allowed.all() else f"; {len(mean) - len(open_actions)} actions were ruled out"
+    ruled_out = "" if allowed.all() else f"; ruled out: {len(mean) - len(open_actions)}"
     if len(open_actions) == 1:
         return f"{chosen} is the only allowed action{ruled_out}"
     if action != ranked[0]:

@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt32
 
 from ilb.decision import Decision, explain
-from ilb.errors import DecisionError
+from ilb.errors import DecisionError, LogsWarning
 from ilb.labels import as_label, is_missing
 from ilb.live_programs import Vector, compile_programs, fingerprint, instance_stream
 from ilb.logs import Schema
+from ilb.logs.messages import warn
 from ilb.model import LatentModel
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_latent_policy
@@ -27,6 +28,9 @@ from ilb.packing import pack, packing_of
 
 BATCH = 256
 """Instances that one compiled call of `decide_many` takes: the points of all their beliefs are in memory at once."""
+
+FAR = 10.0
+"""Standard deviations from the mean of the logs beyond which a value is taken for a slip."""
 
 LARGEST_REWARD = 1e15
 """Rewards are summed and squared in float32; nothing measured in sensible units comes near this."""
@@ -59,6 +63,7 @@ class LiveBandit:
         self.nothing_known = pack(policy.init())
         self.packed_policy = pack(policy)
         self.programs = compile_programs(packing_of(policy), packing_of(policy.init()))
+        self.scaled = any(getattr(column, "mean", 0) != 0 for column in schema.context)
         self.fingerprint = fingerprint(schema, packing_of(policy.init()), self.packed_policy)
 
     @classmethod
@@ -127,12 +132,24 @@ class LiveBandit:
             for instance, state, outlook, context in zip(instances, states, outlooks, rows, strict=False)
         ]
 
+    def warn_if_far(self, row: Float[np.ndarray, " d"]) -> None:
+        """Warn of values that are nowhere near those the model was fitted on: mostly a slip of the keyboard."""
+        if np.abs(row).max() > FAR and self.scaled:
+            worst = int(np.abs(row).argmax())
+            warn(
+                f"column {self.schema.names[worst]!r} is {abs(row[worst]):.0f} standard deviations from its mean in "
+                "the logs, where the encoder knows nothing. Check it; if it is wrong, restore an earlier saved state.",
+                LogsWarning,
+            )
+
     def mask(
         self, allowed: Collection[Hashable] | None, forbidden: Collection[Hashable] | None
     ) -> Bool[np.ndarray, " K"]:
         """Turn labels of allowed or forbidden actions into a mask."""
         if allowed is None and not forbidden:
             return self.everything
+        # A lone label is meant as one, not as its letters.
+        allowed, forbidden = ([labels] if isinstance(labels, str) else labels for labels in (allowed, forbidden))
         mask = np.zeros_like(self.everything) if allowed is not None else self.everything.copy()
         mask[[self.schema.action_index(label) for label in allowed or ()]] = True
         mask[[self.schema.action_index(label) for label in forbidden or ()]] = False
@@ -174,6 +191,7 @@ class LiveInstance:
             raise DecisionError(f"a context is a mapping from columns to values; got {type(context).__name__!r}.")
         bandit = self.bandit
         row = bandit.schema.encode(context)
+        bandit.warn_if_far(row)
         mask = bandit.mask(allowed, forbidden)
         with self.lock:
             state, numbers = bandit.programs.decide(bandit.packed_policy, self.state, self.randomness(), row, mask)
@@ -190,8 +208,11 @@ class LiveInstance:
             number, _ = self._waiting(decision)
             del self.pending[number]
 
-    def learn(self, decision: Decision | int, reward: float) -> None:
-        """Take in the reward of a decision, given as itself or by its number."""
+    def learn(self, decision: Decision | int, reward: float, *, action: Hashable | None = None) -> None:
+        """Take in the reward of a decision, given as itself or by its number.
+
+        `action` is what was really done, where that was something other than the decision.
+        """
         try:
             value = float(reward)
         except (TypeError, ValueError) as error:
@@ -201,7 +222,8 @@ class LiveInstance:
         bandit = self.bandit
         with self.lock:
             number, waiting = self._waiting(decision)
-            outcome = np.array([waiting.action, value], dtype=np.float32)
+            done = waiting.action if action is None else bandit.schema.action_index(action)
+            outcome = np.array([done, value], dtype=np.float32)
             self.state = bandit.programs.learn(bandit.packed_policy, self.state, waiting.context, outcome)
             del self.pending[number]
 

@@ -23,7 +23,7 @@ from ilb.history import History
 from ilb.online.policy import AbstractPolicy
 from ilb.types import Report, Step, silent
 
-CHUNK = 256
+CHUNK = 1024
 """Instances played at once: wide enough for vector instructions, small enough to bound memory whatever the size."""
 
 

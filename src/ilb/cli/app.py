@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -151,5 +152,8 @@ def main() -> None:
         notes.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
-        notes.print("Stopped.")
-        sys.exit(130)
+        notes.print("Stopped; what was not reported as written was not.")
+        # Compiled programs may still run in threads of their own, and tearing Python down under them can crash.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)

@@ -80,25 +80,25 @@ def _ranked(histories: Mapping[str, History]) -> list[str]:
 
 
 def _regret_rows(histories: Mapping[str, History]) -> tuple[list[str], list[list[str]]]:
-    header = ["policy", *(f"{rounds:,} rounds" for rounds in CHECKPOINTS), "best"]
+    header = ["policy", *(f"round {rounds:,}" for rounds in CHECKPOINTS), "best"]
     rows = []
     for name in _ranked(histories):
         history = histories[name]
         at = [history.regret_at(rounds) for rounds in CHECKPOINTS]
         share = history.optimal_share()
-        cells = [f"{number(s.mean)}±{number(s.standard_error)} ({number(s.median)})" for s in at]
+        cells = [f"{number(s.mean)}±{number(s.standard_error)}/{number(s.median)}" for s in at]
         rows.append([name, *cells, f"{100 * share.mean:.0f} %"])
     return header, rows
 
 
 def number(value: float) -> str:
     """Write a regret in few characters."""
-    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _regret_table(histories: Mapping[str, History]) -> Table:
     header, rows = _regret_rows(histories)
-    title = "Cumulative regret: mean ± standard error (median); share of best actions"
+    title = "Cumulative regret: mean±standard error/median; share of best actions"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in header:
         table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
@@ -143,7 +143,9 @@ def _write_page(
     )
     header, rows = _regret_rows(histories)
     page.table(header, rows, best=[number for number, row in enumerate(rows) if row[0] == "Calibrated"])
-    page.paragraph("Each cell is the mean with its standard error, and the median in brackets.")
+    page.paragraph(
+        "Each cell is mean ± standard error / median over instances; the last column is the share of best actions."
+    )
     page.paragraph(
         "Regret is heavy-tailed: for some people the two best actions are nearly equally good and it hardly matters "
         "which is taken, for others a mistake is made again and again. The median says what is typical."

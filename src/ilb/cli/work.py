@@ -69,6 +69,7 @@ def fit_table(
     if test is not None:
         lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
         results.print(layout_scores(f"{test.instances} held-out instances", lines))
+        say(_verdict(lines))
         scores = {name: _plain_scores(line) for name, line in lines.items()}
         provenance = replace(model.provenance, scores=scores)
         model = LatentModel(model.encoder, model.reward, model.noise, model.schema, provenance)
@@ -101,7 +102,7 @@ def score_table(
     if as_json:
         results.print_json(json.dumps({name: _plain_scores(line) for name, line in lines.items()}))
     else:
-        results.print(layout_scores(f"{test.instances} unseen instances of {logs_path}", lines))
+        results.print(layout_scores(f"{test.instances} instances of {logs_path}", lines))
     return lines
 
 
@@ -131,6 +132,19 @@ def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Pa
             "Give the table of training instances as --train and that of test instances as LOGS."
         )
     return Truth(recording.latents[order], recording.mean_rewards[order])
+
+
+def _verdict(lines: Mapping[str, FitScores]) -> str:
+    """Say in a sentence whether the latent model was worth it."""
+    ours, plain = lines[THIS_MODEL].reward_r2, lines["mean contexts"].reward_r2
+    if ours.value > plain.value:
+        return "The model predicts rewards of unseen instances better than least squares on their mean contexts."
+    if ours.value > plain.value - plain.standard_error:
+        return "The model is no better than least squares on mean contexts, within the error."
+    return (
+        "The model is WORSE than least squares on mean contexts: look at the warnings, at columns that identify the "
+        "instance, and try another latent dimension."
+    )
 
 
 def _reward_sums(logs: Logs) -> np.ndarray:
