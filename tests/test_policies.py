@@ -81,8 +81,8 @@ def test_propensities_sum_to_one_and_match_frequencies(policy, rounds, everythin
     after, _ = policy.decide(jr.key(0), state, context, jnp.asarray(everything))
     shares = np.asarray(policy.propensities(jr.key(1), after, context, jnp.asarray(everything)))
     assert shares.sum() == pytest.approx(1, abs=1e-5)
-    # 1000 points and 4000 draws: five standard deviations of their difference are below 0.09.
-    assert np.abs(shares - seen).max() < 0.09
+    # 500 points and 4000 draws: five standard deviations of their difference are below 0.12.
+    assert np.abs(shares - seen).max() < 0.12
 
 
 def test_beliefs_have_finite_means_and_spreads_that_draws_agree_with(policy, rounds, everything):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ilb.online.policy import AbstractPolicy, AbstractRewards, State, choose, indicate
 from ilb.types import Choice, Step
 
-PROPENSITY_POINTS = 1000
+PROPENSITY_POINTS = 500
 """Fixed points of the belief behind the propensities of rules that sample, and behind the probability of being best."""
 
 
