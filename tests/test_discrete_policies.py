@@ -155,7 +155,7 @@ def test_mts_takes_an_action_as_often_as_the_states_are_true_in_which_it_is_best
     shares = np.bincount(np.asarray(choices(policy, state, jnp.asarray(allowed))), minlength=ACTIONS) / 4000
     propensities = np.asarray(propensities_of(policy, state, jnp.asarray(allowed)))
     np.testing.assert_allclose(shares, expected, atol=0.03)
-    np.testing.assert_allclose(propensities, expected, atol=0.06)  # 1000 points
+    np.testing.assert_allclose(propensities, expected, atol=0.06)  # 500 points
     assert propensities.sum() == pytest.approx(1, abs=1e-5)
 
 
