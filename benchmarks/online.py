@@ -11,7 +11,7 @@ from rich.console import Console
 
 from benchmarks.live import measure_live
 from benchmarks.playing import measure_playing
-from benchmarks.regret import measure_regret
+from benchmarks.regret import draw_bounds, measure_regret
 from benchmarks.tables import RESULTS, table_of, table_of_targets
 from benchmarks.targets import Target
 from ilb import __version__
@@ -38,6 +38,8 @@ def main(
             verdicts = [{**asdict(target), "met": target.met} for target in reached]
             kept = {"version": __version__, "command": command, part: measured[part], "targets": verdicts}
             (RESULTS / f"online-{part}.json").write_text(json.dumps(kept, indent=1) + "\n")
+            if part == "regret":
+                draw_bounds(RESULTS / "regret-bound.png")
     measured["targets"] = [{**asdict(target), "met": target.met} for target in targets]
     if as_json:
         out.print_json(json.dumps(measured))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
@@ -12,22 +15,16 @@ from benchmarks.targets import Target
 from ilb import fit_many
 from ilb.environments.specification import SyntheticSpecification
 from ilb.history import History
-from ilb.model import LatentModel
-from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts, fpg_ts_released
-from ilb.online.policy import AbstractPolicy
-from ilb.simulation import simulate
+from ilb.online.latent import cpg
+from ilb.online.roster import LATENT_POLICIES
+from ilb.plots.bounds import plot_bounds
+from ilb.plots.regret import save_figure
+from ilb.simulation import instance_keys, simulate
+from ilb.theory import cpg_regret_bound
 
 WORLDS, INSTANCES, HORIZON = 5, 1000, 2000
 ROUNDS = (20, 50, 100, 500, 2000)
-POLICIES: dict[str, Callable[[LatentModel], AbstractPolicy]] = {
-    "CPG": cpg,
-    "FPG": fpg,
-    "FPG (released)": fpg_released,
-    "FPG-TS": fpg_ts,
-    "FPG-TS (released)": fpg_ts_released,
-    "Calibrated": calibrated,
-    "Calibrated-TS": calibrated_ts,
-}
+POLICIES = {name: build for name, build in LATENT_POLICIES.items() if name != "MABPrior"}
 RELEASED_ORACLE = {"CPG": 5.5, "FPG (released)": 3.8, "FPG-TS (released)": 8.2}
 """Regret at round 2000 of the released code with its oracle, over 200 instances of one world."""
 
@@ -73,3 +70,19 @@ def _summary(histories: list[History]) -> dict[str, float]:
     row["median_2000"] = float(np.median(totals))
     row["best_share"] = float(100 * np.mean([h.optimal.mean() for h in histories]))
     return row
+
+
+def draw_bounds(path: Path) -> None:
+    """Draw the regret of CPG with the true model beside the theorem's bound, instance by instance."""
+    world = SyntheticSpecification(0).world()
+    key = jr.key(1000)
+    history = simulate(key, world, cpg(world.oracle()), INSTANCES, HORIZON)
+    rewards: Any = jax.vmap(lambda i: world.mean_rewards(world.sample_instance(instance_keys(key, i).instance)))
+    means = np.asarray(rewards(jnp.arange(INSTANCES)))
+    bound = np.array([float(cpg_regret_bound(mean, 1.0, HORIZON)) for mean in means])
+    smallest = np.sort(means, axis=1)
+    regret = history.regret.sum(axis=1)
+    figure = plot_bounds(
+        smallest[:, -1] - smallest[:, -2], regret, bound, "CPG, true model, 2000 rounds, 1000 instances"
+    )
+    save_figure(figure, path)
