@@ -14,7 +14,7 @@ from ilb import fit
 from ilb.environments.specification import SyntheticSpecification
 from ilb.model import LatentModel
 from ilb.networks import ComposedEncoder, MaxoutMLP
-from ilb.online.latent import calibrated, cpg, fpg, fpg_released, fpg_ts, fpg_ts_released
+from ilb.online.roster import LATENT_POLICIES
 from ilb.simulation import simulate
 
 BATCH, HORIZON = 1000, 2000
@@ -26,18 +26,11 @@ def measure_playing(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], l
     """Time a batch of 1000 instances after compiling, with the learned encoder."""
     recorded = SyntheticSpecification(0).record()
     model = fit(recorded.training.logs, latent_dim=5)
-    policies = {
-        "CPG": cpg,
-        "FPG": fpg,
-        "FPG (released)": fpg_released,
-        "FPG-TS": fpg_ts,
-        "FPG-TS (released)": fpg_ts_released,
-        "Calibrated": calibrated,
-    }
+    names = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated")
     rows: list[dict[str, Any]] = []
-    for name, build in policies.items():
+    for name in names:
         say(name)
-        policy = build(model)
+        policy = LATENT_POLICIES[name](model)
         simulate(jr.key(0), recorded.world, policy, BATCH, HORIZON)
         began, wall = time.process_time(), time.perf_counter()
         simulate(jr.key(1), recorded.world, policy, BATCH, HORIZON)
