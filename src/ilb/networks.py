@@ -60,6 +60,31 @@ def random_maxout_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], out
     return MaxoutMLP(layers, random_affine(key_output, widths[-1], outputs))
 
 
+class DenseMLP(eqx.Module):
+    """Hidden ReLU layers, then an affine output: the networks of the autoencoder (app:training, "Details for VAE")."""
+
+    hidden: tuple[Affine, ...]
+    output: Affine
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Map one vector."""
+        for layer in self.hidden:
+            x = jnp.maximum(layer(x), 0)
+        return self.output(x)
+
+    def first_outputs(self, number: int) -> DenseMLP:
+        """Keep the first outputs only; the rest is not computed any more."""
+        return DenseMLP(self.hidden, Affine(self.output.matrix[:, :number], self.output.shift[:number]))
+
+
+def random_dense_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int) -> DenseMLP:
+    """Draw a network with the given hidden widths."""
+    *keys, key_output = jr.split(key, len(hidden) + 1)
+    widths = (inputs, *hidden)
+    layers = tuple(random_affine(k, a, b) for k, (a, b) in zip(keys, pairwise(widths), strict=True))
+    return DenseMLP(layers, random_affine(key_output, widths[-1], outputs))
+
+
 class LeakyMixing(eqx.Module):
     """The emission g: stages of leaky ReLU and a matrix with orthonormal columns (Section "Environments").
 
@@ -117,6 +142,37 @@ class LeakyReward(eqx.Module):
         """Give the K expected rewards of latent state z."""
         hidden = self.hidden @ z
         return self.theta @ jnp.where(hidden > 0, hidden, self.slope * hidden)
+
+
+class LeakyMLP(eqx.Module):
+    """Affine layers with leaky ReLUs between them and none after the last: learned rewards (app:nonlinear_reward)."""
+
+    layers: tuple[Affine, ...]
+    slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """Map one vector."""
+        for layer in self.layers[:-1]:
+            hidden = layer(x)
+            x = jnp.where(hidden > 0, hidden, self.slope * hidden)
+        return self.layers[-1](x)
+
+    def between(self, before: Affine, after: Affine) -> LeakyMLP:
+        """Map the inputs first and the outputs after; both maps are folded into layers and cost nothing."""
+        first, *rest = self.layers
+        *most, last = (before.then(first), *rest)
+        return LeakyMLP((*most, last.then(after)), self.slope)
+
+
+def random_leaky_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int, slope: float) -> LeakyMLP:
+    """Draw hidden layers of the given widths, whose weights keep the scale; the outputs start at zero."""
+    widths = (inputs, *hidden)
+    keys = jr.split(key, len(hidden))
+    gain = jnp.sqrt(2 / (1 + slope**2))  # makes up for what the leaky ReLU takes off the second moment
+    drawn = [random_affine(k, a, b) for k, (a, b) in zip(keys, pairwise(widths), strict=True)]
+    layers = tuple(Affine(gain * layer.matrix, layer.shift) for layer in drawn)
+    zero = Affine(jnp.zeros((widths[-1], outputs)), jnp.zeros(outputs))
+    return LeakyMLP((*layers, zero), jnp.asarray(slope, jnp.float32))
 
 
 class IdentityEncoder(eqx.Module):

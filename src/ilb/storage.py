@@ -11,7 +11,7 @@ import json
 import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,9 +24,25 @@ from safetensors.numpy import save as pack_arrays
 from ilb.errors import ModelFileError
 from ilb.logs import Schema
 from ilb.model import LatentModel, LinearReward, NoiseLevels, Provenance
-from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, InverseMixing, LeakyMixing, LeakyReward, MaxoutMLP
+from ilb.networks import (
+    Affine,
+    ComposedEncoder,
+    DenseMLP,
+    IdentityEncoder,
+    InverseMixing,
+    LeakyMixing,
+    LeakyMLP,
+    LeakyReward,
+    MaxoutMLP,
+)
+from ilb.recurrent import GRULayer, RecurrentRegression
 
-FORMAT = "ilb-latent-model"
+FORMATS: dict[type[eqx.Module], str] = {
+    LatentModel: "ilb-latent-model",
+    RecurrentRegression: "ilb-recurrent-regression",
+}
+"""What can be saved as a whole, and what its manifest calls itself."""
+
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
@@ -34,27 +50,33 @@ STORABLE: dict[str, type[eqx.Module]] = {
     kind.__name__: kind
     for kind in (
         Affine,
+        DenseMLP,
         IdentityEncoder,
         InverseMixing,
         LeakyMixing,
+        LeakyMLP,
         LeakyReward,
         LinearReward,
         MaxoutMLP,
         NoiseLevels,
         ComposedEncoder,
+        GRULayer,
     )
 }
 """The modules that a file may name; a new encoder or reward model adds itself here."""
 
+Model = TypeVar("Model", LatentModel, RecurrentRegression)
 
-def save_model(model: LatentModel, path: Path) -> None:
+
+def save_model(model: LatentModel | RecurrentRegression, path: Path) -> None:
     """Write a model into the directory `path`, replacing the one that is there."""
     arrays: dict[str, np.ndarray] = {}
-    parts = {name: _take_apart(getattr(model, name), name, arrays) for name in ("encoder", "reward", "noise")}
+    names = [part.name for part in fields(model) if part.name not in ("schema", "provenance")]
+    parts = {name: _take_apart(getattr(model, name), name, arrays) for name in names}
     packed = pack_arrays(arrays)
     digest = hashlib.sha256(packed).hexdigest()
     manifest: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMATS[type(model)],
         "format_version": FORMAT_VERSION,
         "arrays": {"file": f"arrays-{digest[:16]}.safetensors", "sha256": digest},
         "model": parts,
@@ -75,7 +97,7 @@ def save_model(model: LatentModel, path: Path) -> None:
         raise ModelFileError(
             f"{path} is a file, or in one; a model is saved as a directory. Choose another name."
         ) from error
-    _refuse_foreign_directory(path)
+    _refuse_foreign_directory(path, manifest["format"])
     _write_whole(path / manifest["arrays"]["file"], packed)
     _write_whole(path / MANIFEST, text.encode())
     for stale in path.glob("arrays-*.safetensors"):
@@ -85,9 +107,18 @@ def save_model(model: LatentModel, path: Path) -> None:
 
 def load_model(path: Path) -> LatentModel:
     """Read a model and check that it is whole; anything wrong is a `ModelFileError` that says what to do."""
-    manifest = _read_manifest(path)
+    return _load(path, LatentModel)
+
+
+def load_recurrent(path: Path) -> RecurrentRegression:
+    """Do the same for the network of the regression baseline."""
+    return _load(path, RecurrentRegression)
+
+
+def _load(path: Path, kind: type[Model]) -> Model:
+    manifest = _read_manifest(path, FORMATS[kind])
     try:
-        return _assemble(manifest, path)
+        return _assemble(manifest, path, kind)
     except ModelFileError:
         raise
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -96,7 +127,7 @@ def load_model(path: Path) -> LatentModel:
         ) from error
 
 
-def _assemble(manifest: dict[str, Any], path: Path) -> LatentModel:
+def _assemble(manifest: dict[str, Any], path: Path, kind: type[Model]) -> Model:
     file = path / str(manifest["arrays"]["file"])
     if file.parent != path or not file.is_file():
         raise ModelFileError(f"{path} names its arrays as {file.name!r}, which is not there. Copy the whole directory.")
@@ -110,10 +141,10 @@ def _assemble(manifest: dict[str, Any], path: Path) -> LatentModel:
     parts = {name: _put_together(part, name, arrays) for name, part in manifest["model"].items()}
     schema = None if manifest["schema"] is None else Schema.from_json(manifest["schema"])
     provenance = None if manifest["provenance"] is None else _provenance(manifest["provenance"])
-    return LatentModel(**parts, schema=schema, provenance=provenance)
+    return kind(**parts, schema=schema, provenance=provenance)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path, expected: str) -> dict[str, Any]:
     file = path / MANIFEST
     if not file.is_file():
         seen = (
@@ -124,8 +155,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(file.read_text())
     except ValueError as error:
         raise ModelFileError(f"{file} is damaged: {error}. Restore a copy or fit the model again.") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFileError(f"{file} is not the manifest of an ILB model: its format is not {FORMAT!r}.")
+    if not isinstance(manifest, dict) or manifest.get("format") != expected:
+        raise ModelFileError(f"{file} is not the manifest of an ILB model: its format is not {expected!r}.")
     version = manifest.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
@@ -175,12 +206,14 @@ def _content_hash(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _refuse_foreign_directory(path: Path) -> None:
+def _refuse_foreign_directory(path: Path, expected: str) -> None:
     file = path / MANIFEST
     # `manifest.json` is a common name; ours, even if cut short, begins with our format.
-    ours = FORMAT.encode() in file.read_bytes() if file.is_file() else any(path.glob("arrays-*.safetensors*"))
+    ours = expected.encode() in file.read_bytes() if file.is_file() else any(path.glob("arrays-*.safetensors*"))
     if any(path.iterdir()) and not ours:
-        raise ModelFileError(f"{path} holds other files and no ILB model. Choose an empty or new directory.")
+        raise ModelFileError(
+            f"{path} holds other files and no ILB model of this kind. Choose an empty or new directory."
+        )
 
 
 def _write_whole(file: Path, content: bytes) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
@@ -16,10 +18,14 @@ from ilb.model import LatentModel, NoiseLevels, Provenance
 from ilb.offline.dimension import choose_latent_dim
 from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.reward import fit_linear_reward, reward_cells
+from ilb.offline.reward import RewardFit, reward_cells
+from ilb.offline.reward_recipe import LinearRewardRecipe, RewardRecipe, RewardTask
 from ilb.offline.tied import TiedRecipe
 from ilb.types import Encoder, Report, silent
 from ilb.version import __version__
+
+REWARD_STREAM = 1 << 20
+"""Folded into the key of a run for its rewards: encoder recipes split the key, which uses up the small numbers."""
 
 
 def fit(
@@ -27,13 +33,16 @@ def fit(
     *,
     latent_dim: int | None = None,
     recipe: EncoderRecipe | None = None,
+    reward: RewardRecipe | None = None,
     seed: int = 0,
     report: Report = silent,
 ) -> LatentModel:
     """Learn a `LatentModel` from logs.
 
     `latent_dim` is n; None chooses it by held-out contrastive likelihood. `recipe` is how the encoder is learned
-    (default `TiedRecipe()`; the paper's is `PaperRecipe()`). The same logs, recipe and seed give the same model.
+    (default `TiedRecipe()`; the paper's is `PaperRecipe()`), `reward` how rewards follow from encodings (default
+    `LinearRewardRecipe()`; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone runs). The same
+    logs, recipes and seed give the same model.
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record
@@ -43,7 +52,7 @@ def fit(
     >>> model
     LatentModel(n=2, K=3, fitted on 2000 rows)
     """
-    return fit_many([logs], latent_dim=latent_dim, recipe=recipe, seeds=[seed], report=report)[0]
+    return fit_many([logs], latent_dim=latent_dim, recipe=recipe, reward=reward, seeds=[seed], report=report)[0]
 
 
 def fit_many(
@@ -51,11 +60,13 @@ def fit_many(
     *,
     latent_dim: int | None = None,
     recipe: EncoderRecipe | None = None,
+    reward: RewardRecipe | None = None,
     seeds: Sequence[int],
     report: Report = silent,
 ) -> list[LatentModel]:
     """Learn many models at once, one for each table and seed; their encoders train in one compiled program."""
     recipe = TiedRecipe() if recipe is None else recipe
+    reward = LinearRewardRecipe() if reward is None else reward
     for table in logs:
         _check(table, latent_dim)
     notes: list[str] = []
@@ -65,41 +76,78 @@ def fit_many(
         notes.append(choice.sentence())
     keys = jnp.stack([jr.key(seed) for seed in seeds])
     trained = recipe.train(keys, logs, latent_dim, report)
+    measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
+    # Any recipe is described by its fields; `describe_recipe` is typed for those of encoders.
+    described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(cast(Any, reward))}
     models = []
-    for result, table, seed in zip(trained, logs, seeds, strict=True):
+    for result, (fitted, noise), table, seed in zip(trained, measured, logs, seeds, strict=True):
         said = list(notes)
         if result.interrupted:
             said.append(f"training was interrupted; the parameters are those of step {result.best_step}")
             warnings.warn(said[-1], IlbWarning, stacklevel=3)
+        said.extend(fitted.notes)
         provenance = Provenance(
             version=__version__,
             seed=seed,
-            recipe={**describe_recipe(recipe), "latent_dim": latent_dim},
+            recipe=described,
             rows=table.rows,
             instances=table.instances,
             curve=_curve(result),
             notes=tuple(said),
         )
-        models.append(complete_model(result.encoder, table, provenance))
+        models.append(LatentModel(result.encoder, fitted.reward, noise, table.schema, provenance))
     return models
 
 
-def complete_model(encoder: Encoder, logs: Logs, provenance: Provenance | None = None) -> LatentModel:
-    """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2)."""
-    encodings = encode_contexts(encoder, logs.context).astype(np.float64)
-    scatter = measure_scatter(encodings, logs.starts)
-    mean_encodings = instance_means(encodings, logs.starts)
-    fitted = fit_linear_reward(
-        mean_encodings, reward_cells(logs), logs.schema.actions, scatter.encoding_covariance, logs.lengths
-    )
-    noise = NoiseLevels(
-        encoding_covariance=jnp.asarray(scatter.encoding_covariance, jnp.float32),
-        population_mean=jnp.asarray(scatter.population_mean, jnp.float32),
-        population_covariance=jnp.asarray(scatter.population_covariance, jnp.float32),
-        reward_variance=jnp.asarray(fitted.reward_variance, jnp.float32),
-        leftover_variance=jnp.asarray(fitted.leftover_variance, jnp.float32),
-    )
+def complete_model(
+    encoder: Encoder,
+    logs: Logs,
+    provenance: Provenance | None = None,
+    *,
+    reward: RewardRecipe | None = None,
+    seed: int = 0,
+) -> LatentModel:
+    """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2).
+
+    `seed` is for reward recipes that draw; least squares, the default, does not.
+    """
+    reward = LinearRewardRecipe() if reward is None else reward
+    [(fitted, noise)] = _measure([encoder], [logs], reward, jnp.stack([jr.key(seed)]), silent)
     return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance)
+
+
+def _measure(
+    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: PRNGKeyArray, report: Report
+) -> list[tuple[RewardFit, NoiseLevels]]:
+    """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
+    scatters, tasks = [], []
+    for encoder, table in zip(encoders, logs, strict=True):
+        encodings = encode_contexts(encoder, table.context).astype(np.float64)
+        scatter = measure_scatter(encodings, table.starts)
+        means = instance_means(encodings, table.starts)
+        scatters.append(scatter)
+        tasks.append(
+            RewardTask(means, reward_cells(table), table.schema.actions, scatter.encoding_covariance, table.lengths)
+        )
+    fits = reward.train(_reward_keys(keys), tasks, report)
+    return [
+        (
+            fitted,
+            NoiseLevels(
+                encoding_covariance=jnp.asarray(scatter.encoding_covariance, jnp.float32),
+                population_mean=jnp.asarray(scatter.population_mean, jnp.float32),
+                population_covariance=jnp.asarray(scatter.population_covariance, jnp.float32),
+                reward_variance=jnp.asarray(fitted.reward_variance, jnp.float32),
+                leftover_variance=jnp.asarray(fitted.leftover_variance, jnp.float32),
+            ),
+        )
+        for fitted, scatter in zip(fits, scatters, strict=True)
+    ]
+
+
+@jax.jit
+def _reward_keys(keys: PRNGKeyArray) -> PRNGKeyArray:
+    return jax.vmap(lambda key: jr.fold_in(key, REWARD_STREAM))(keys)
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
 from ilb.model import LinearReward
+from ilb.types import RewardModel
 
 RARE_FACTOR = 5
 """An action with fewer rewards than this times its coefficients, or seen in fewer instances than twice its
@@ -52,11 +53,12 @@ def reward_cells(logs: Logs) -> Cells:
 
 
 class RewardFit(NamedTuple):
-    """The reward model and the variances around it."""
+    """The reward model and the variances around it; `notes` go into the provenance of the model."""
 
-    reward: LinearReward
+    reward: RewardModel
     reward_variance: Float[np.ndarray, " K"]
     leftover_variance: float
+    notes: tuple[str, ...] = ()
 
 
 def fit_linear_reward(
@@ -94,14 +96,14 @@ def fit_linear_reward(
     parameters = int((~rare).sum()) * (dim + 1)
     residual = cells.mean - np.sum(features * coefficients[cells.action], axis=1)
     unexplained = float(np.sum(residual[telling] ** 2) / max(telling.sum() - parameters, 1))
-    variance = _reward_variance(cells, groups, unexplained)
+    variance = measure_reward_variance(cells, groups, unexplained)
     blur = np.zeros(len(cells.rows))
     if encoding_covariance is not None and lengths is not None:
         theta = coefficients[:, :dim]
         noise = np.einsum("ai,ij,aj->a", theta, to_basis.T @ encoding_covariance @ to_basis, theta)
         blur = noise[cells.action] / lengths[cells.instance]
     common_cells = Cells(*(part[telling] for part in cells))
-    leftover = _leftover_variance(common_cells, residual[telling], variance, blur[telling], parameters)
+    leftover = measure_leftover_variance(common_cells, residual[telling], variance, blur[telling], parameters)
 
     spread = variance[cells.action] / cells.rows + leftover + blur  # of the mean reward of a cell around the model
     prior_precision = np.linalg.inv(prior_covariance)
@@ -141,7 +143,7 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
     return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
 
 
-def _reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: float) -> Float[np.ndarray, " K"]:
+def measure_reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: float) -> Float[np.ndarray, " K"]:
     """Pool deviations within cells, which no error of the model can touch; actions share strength.
 
     Where no action was ever repeated in an instance, noise and effects of instance x action can't be told apart, and
@@ -153,7 +155,7 @@ def _reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: fl
     return np.asarray((deviation + PRIOR_ROWS * pooled) / (freedom + PRIOR_ROWS))
 
 
-def _leftover_variance(
+def measure_leftover_variance(
     cells: Cells,
     residual: Float[np.ndarray, " cells"],
     variance: Float[np.ndarray, " K"],

@@ -1,0 +1,129 @@
+"""The toy world of constant contexts (app:synthetic_stationary), and what linear bandits come to in it."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb.environments import UniformLogging, draw_stationary_world, record
+from ilb.errors import WorldError
+from ilb.offline.warm_start import fit_context_regression
+from ilb.online.arms import ArmBelief
+from ilb.online.latent import cpg
+from ilb.online.linear import lin_ts, lin_ucb, stationary_policies, widened_lin_ts
+from ilb.simulation import simulate
+from ilb.types import Step
+
+WORLD = draw_stationary_world(jr.key(1000))
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return record(jr.key(1001), WORLD, UniformLogging(10), instances=500, length=1)
+
+
+@pytest.fixture(scope="module")
+def regression(recording):
+    return fit_context_regression(recording.logs, ridge=0.5)
+
+
+def rounds_of_one_instance(rng, rounds=60):
+    context = np.asarray(WORLD.sample_instance(jr.key(5)))
+    return Step(
+        jnp.asarray(np.tile(context, (rounds, 1))),
+        jnp.asarray(rng.integers(0, 4, rounds)),  # most actions never
+        jnp.asarray(rng.normal(1.4, 0.25, rounds), jnp.float32),
+    )
+
+
+@jax.jit
+def believed(belief, steps):
+    """Means and standard deviations after all steps."""
+    state = jax.lax.scan(lambda state, step: (belief.learn(state, step), None), belief.init(), steps)[0]
+    rewards = belief.rewards(state, steps.context[0])
+    return rewards.mean(), rewards.std()
+
+
+# The world
+
+
+def test_coefficients_are_uniform_between_the_printed_bounds():
+    theta = np.asarray(draw_stationary_world(jr.key(0), actions=4000).theta)
+    assert theta.shape == (4000, 5)
+    assert 0.3 <= theta.min() < 0.301
+    assert 0.799 < theta.max() <= 0.8
+    # Of 20,000 draws: four standard errors.
+    assert theta.mean() == pytest.approx(0.55, abs=4 * 0.5 / np.sqrt(12 * 20_000))
+    assert theta.var() == pytest.approx(0.25 / 12, rel=0.03)
+
+
+def test_contexts_have_the_printed_mean_and_covariance():
+    contexts = np.asarray(jax.vmap(WORLD.sample_instance)(jr.split(jr.key(2), 40_000)))
+    ones = np.ones((5, 5))
+    covariance = 0.1 * np.eye(5) + 0.05 * np.triu(ones, 1) + 0.05 * np.tril(ones, -1)
+    np.testing.assert_allclose(contexts.mean(axis=0), 0.5, atol=4 * np.sqrt(0.1 / 40_000))
+    # The variance of an entry is at most 2 x 0.1^2 / 40,000.
+    np.testing.assert_allclose(np.cov(contexts, rowvar=False), covariance, atol=4 * 0.1 * np.sqrt(2 / 40_000))
+    np.testing.assert_allclose(WORLD.oracle().noise.population_covariance, covariance, atol=1e-6)
+
+
+def test_an_instance_shows_one_context_for_ever_and_rewards_scatter_around_its_values():
+    recording = record(jr.key(3), WORLD, UniformLogging(10), instances=20, length=200)
+    logs = recording.logs
+    context = logs.context.reshape(20, 200, 5)
+    np.testing.assert_array_equal(context, np.broadcast_to(context[:, :1], context.shape))
+    np.testing.assert_array_equal(context[:, 0], recording.latents)
+    expected = (logs.context @ np.asarray(WORLD.theta).T)[np.arange(4000), logs.action]
+    residual = logs.reward - expected
+    assert residual.std() == pytest.approx(0.25, rel=4 / np.sqrt(2 * 4000))
+    assert abs(residual.mean()) < 4 * 0.25 / np.sqrt(4000)
+
+
+def test_who_knows_the_model_has_no_regret():
+    history = simulate(jr.key(4), WORLD, cpg(WORLD.oracle()), instances=50, horizon=3)
+    assert np.all(history.regret < 1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"actions": 0}, {"context_dim": 0}])
+def test_a_world_without_actions_or_contexts_is_refused(wrong):
+    with pytest.raises(WorldError, match="at least one action and one context column"):
+        draw_stationary_world(jr.key(0), **wrong)
+
+
+# Linear bandits in it
+
+
+@pytest.mark.parametrize("ridge", [0.5, 1.0])
+def test_a_linear_bandit_on_a_constant_context_is_one_without_contexts(ridge):
+    """Along x the belief is one-dimensional: the prior of action a is N(0, sigma^2 |x|^2 / lambda)."""
+    steps = rounds_of_one_instance(np.random.default_rng(0))
+    prior_variance = 0.25**2 * jnp.sum(steps.context[0] ** 2) / ridge
+    arms = believed(ArmBelief(10, jnp.asarray(0.25**2), jnp.asarray(0.0), prior_variance), steps)
+    for policy in (lin_ts(10, 5, 0.25, ridge), lin_ucb(10, 5, 0.25, ridge=ridge)):
+        for linear, arm in zip(believed(policy.belief, steps), arms, strict=True):
+            np.testing.assert_allclose(linear, arm, rtol=1e-4, atol=1e-5)
+
+
+def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regression):
+    steps = rounds_of_one_instance(np.random.default_rng(1))
+    mean, std = believed(widened_lin_ts(regression, 0.25, horizon=1000).belief, steps)
+    x, precision = np.asarray(steps.context[0], float), np.asarray(regression.precision, float)
+    moment = np.asarray(regression.moment, float)
+    for action, reward in zip(np.asarray(steps.action), np.asarray(steps.reward, float), strict=True):
+        precision[action] += np.outer(x, x)
+        moment[action] += reward * x
+    beta = 0.25 * np.sqrt(np.linalg.slogdet(precision)[1].sum() + 5 * np.log(1001))
+    np.testing.assert_allclose(
+        mean, [x @ np.linalg.solve(A, b) for A, b in zip(precision, moment, strict=True)], rtol=1e-4
+    )
+    np.testing.assert_allclose(std, [beta * np.sqrt(x @ np.linalg.solve(A, x)) for A in precision], rtol=1e-4)
+
+
+def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened(regression):
+    policies = stationary_policies(regression, 0.25, horizon=200)
+    names = ("MAB", "Warm LinTS", "Warm LinTS (released)")
+    regret = {n: simulate(jr.key(6), WORLD, policies[n], instances=64, horizon=200).regret_at(200) for n in names}
+    best, middle, worst = (regret[name] for name in ("Warm LinTS", "MAB", "Warm LinTS (released)"))
+    assert best.mean + 3 * best.standard_error < middle.mean - 3 * middle.standard_error
+    assert middle.mean + 3 * middle.standard_error < worst.mean - 3 * worst.standard_error
