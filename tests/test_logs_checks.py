@@ -48,6 +48,36 @@ def warned(frame, message, category=LogsWarning, **roles):
     return logs
 
 
+def test_dropped_columns_are_no_context():
+    assert Logs.from_frame(table(), **ROLES, drop="sex").schema.names == ("x",)
+    assert Logs.from_frame(table(), **ROLES, drop=("x",)).schema.names == ("sex = F", "sex = M")
+
+
+def test_what_can_not_be_dropped_is_named():
+    refused(table(), r"no column 'agee'", drop=["agee"])
+    refused(table(), r"drop= names action='did'; expected context columns", drop=["x", "did"])
+    refused(table(), r"context= says which columns are kept, and drop= which are not: 'sex'", context=["x"], drop="sex")
+    refused(table(), r"no context column is left beside .*'x', 'sex'", drop=["x", "sex"])
+    schema = Logs.from_frame(table(), **ROLES).schema
+    with pytest.raises(LogsError, match=r"schema= says which columns are context; leave out .* and drop="):
+        Logs.from_frame(table(), schema=schema, drop="x")
+
+
+def test_logs_without_a_column_are_those_of_a_table_without_it():
+    frame = table(y=np.arange(40) % 7)
+    whole = Logs.from_frame(frame, **ROLES)
+    for dropped in ("sex", ["x", "y"]):
+        expected = Logs.from_frame(frame, **ROLES, drop=dropped)
+        found = whole.without(dropped)
+        assert found.schema == expected.schema
+        np.testing.assert_array_equal(found.context, expected.context)
+        np.testing.assert_array_equal(found.reward, expected.reward)
+    with pytest.raises(LogsError, match="no column 'z'"):
+        whole.without("z")
+    with pytest.raises(LogsError, match="no context column is left"):
+        whole.without(["x", "y", "sex"])
+
+
 def test_a_clean_table_gives_no_warning():
     assert Logs.from_frame(table(), **ROLES).rows == 40
 
@@ -224,7 +254,8 @@ def test_the_age_of_the_paper_identifies_the_instance():
     age = np.repeat(60.0 + np.arange(10), 4)
     message = (
         r"column 'x' never changes within an instance and has 10 distinct values for 10 instances, so it identifies "
-        r"them and the contrastive task becomes trivial \(the paper's Age variable\)\. Consider dropping.*context="
+        r"them and the contrastive task becomes trivial \(the paper's Age variable\)\. "
+        r"Leave it out: drop=\('x',\) in Logs\.from_frame, `ilb fit --drop x`, or logs\.without\(\['x'\]\)\.$"
     )
     warned(table(x=age), message, IdentifiabilityWarning)
     warned(table(sex=[f"site {n}" for n in np.repeat(np.arange(10), 4)]), "column 'sex' never", IdentifiabilityWarning)
@@ -244,8 +275,45 @@ def test_a_column_that_hardly_changes_identifies_the_instance():
     warned(table(x=age), message, IdentifiabilityWarning)
 
 
-def test_a_trait_shared_by_many_instances_is_no_identity():
-    Logs.from_frame(table(x=np.repeat(np.arange(10) % 5, 4), sex=np.repeat(["F", "M"], 20)), **ROLES)
+def test_traits_shared_by_many_instances_are_named_in_one_warning_with_the_way_out():
+    traits = {"x": np.repeat(np.arange(10) % 5, 4), "sex": np.repeat(["F", "M"], 20)}
+    frame = table(**traits, y=np.arange(40) % 7)
+    message = (
+        r"^Columns that never change within an instance: 'x' \(5 values\), 'sex' \(2 values\)\. They help .* "
+        r"Leave them out: drop=\('x', 'sex'\) in Logs\.from_frame, `ilb fit --drop x --drop sex`"
+    )
+    warned(frame, message, IdentifiabilityWarning)
+    age = np.repeat(60.0 + np.arange(10), 4)
+    message = (
+        r"column 'age' never .*Age variable\)\. These stand still, too: .*Leave them out: drop=\('age', 'x', 'sex'\)"
+    )
+    warned(frame.assign(age=age), message, IdentifiabilityWarning)
+    assert Logs.from_frame(frame.assign(age=age), **ROLES, drop=["age", "x", "sex"]).schema.names == ("y",)
+
+
+def test_where_everything_stands_still_dropping_is_no_advice():
+    frame = table(x=np.repeat(60.0 + np.arange(10), 4)).drop(columns="sex")
+    warned(frame, r"Age variable\)\. No other column is left", IdentifiabilityWarning)
+
+
+def test_a_trait_in_a_few_rows_is_not_judged():
+    frame = table(instances=9, visits=3, sex=np.repeat(["F", "M", "M"], 9))  # 18 rows could have shown a change
+    Logs.from_frame(frame, **ROLES)
+
+
+def test_arrays_are_checked_like_tables_and_names_are_theirs():
+    contexts = np.stack([np.arange(40) % 7, np.repeat(60.0 + np.arange(10), 4)], axis=1).reshape(10, 4, 2)
+    arrays = (contexts, np.arange(40).reshape(10, 4) % 2, np.zeros((10, 4)))
+    for names, name in ((None, "x2"), (["mmse", "age"], "age")):
+        with pytest.warns(
+            IdentifiabilityWarning, match=rf"column '{name}' never changes.*drop=\('{name}',\)"
+        ) as caught:
+            logs = Logs.from_arrays(*arrays, names=names)
+        assert [item.filename for item in caught] == [__file__]
+        left = logs.without(name)
+        np.testing.assert_array_equal(left.context, logs.context[:, :1])
+    with pytest.raises(LogsError, match="names= holds 'age'; expected 2 different names"):
+        Logs.from_arrays(*arrays, names=["age"])
 
 
 def test_a_trait_that_changes_in_time_is_no_identity():

@@ -8,10 +8,10 @@ from ilb.logs import Logs
 
 
 def histories(lengths):
-    """Row t of instance u has the context u + t / 100 and the label "u"."""
+    """Row t of instance u has the context u / 100 + t and the label "u"."""
     who = np.repeat(np.arange(len(lengths)), lengths)
     when = np.concatenate([np.arange(length) for length in lengths])
-    context = (who + when / 100)[:, None]
+    context = (who / 100 + when)[:, None]
     return Logs.from_arrays(context, when % 3, when, instance=[f"u{u}" for u in who], actions=3)
 
 

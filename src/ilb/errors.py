@@ -10,7 +10,7 @@ IlbError
 
 IlbWarning
 ├── LogsWarning              a row or column gets a stated treatment that you may want to know about
-├── IdentifiabilityWarning   a column tells which instance it is, so the contrastive task is trivial
+├── IdentifiabilityWarning   a column stands still within instances, so it tells, or helps to tell, which one it is
 └── RareActionWarning        an action has too few rewards for its own regression and is shrunk
 """
 
@@ -52,7 +52,7 @@ class LogsWarning(IlbWarning):
 
 
 class IdentifiabilityWarning(IlbWarning):
-    """A column identifies the instance, which makes mean-contrastive learning trivial."""
+    """A column that never changes gives the instance away, which misleads mean-contrastive learning."""
 
 
 class RareActionWarning(IlbWarning):

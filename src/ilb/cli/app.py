@@ -81,6 +81,37 @@ def simulate_synthetic(
     write_simulation(specification, out)
 
 
+@simulate.command("adcb")
+def simulate_adcb(
+    out: Annotated[Path, typer.Option(help="Table to write (.parquet or .csv); test table and world go beside it.")],
+    patients: Annotated[int, typer.Option(min=2, help="Patients in the logs.")] = 100,
+    test_patients: Annotated[int, typer.Option(min=0, help="Further patients for a test table.")] = 50,
+    visits: Annotated[int, typer.Option(min=1, help="Visits of each patient.")] = 200,
+    latent_noise: Annotated[float, typer.Option(min=0, help="Standard deviation of the latent noise.")] = 0.02,
+    rewards: Annotated[str, typer.Option(help="Rewards: printed (the paper's formula) or released.")] = "printed",
+    context: Annotated[str, typer.Option(help="Columns: nine, without_age or biomarkers.")] = "nine",
+    reward_std: Annotated[float, typer.Option(min=0, help="Standard deviation of reward noise.")] = 0.25,
+    confounding: Annotated[float, typer.Option(min=0, help="How much logged treatments depend on z and x.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of patients and visits.")] = 0,
+) -> None:
+    """Write logs of the paper's Alzheimer world (ADCB): patient, visit, measurements, treatment, reward."""
+    from ilb.cli.work import write_simulation
+    from ilb.environments.adcb_specification import AdcbSpecification
+
+    choices: dict[str, Any] = {"rewards": rewards, "context": context}
+    specification = AdcbSpecification(
+        seed=seed,
+        latent_noise_std=latent_noise,
+        reward_std=reward_std,
+        confounding=confounding,
+        patients=patients,
+        test_patients=test_patients,
+        visits=visits,
+        **choices,
+    )
+    write_simulation(specification, out)
+
+
 @app.command()
 def fit(
     logs: Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")],
@@ -93,6 +124,9 @@ def fit(
         list[str] | None, typer.Option(help="Column that was observed; repeat it (default: all other columns).")
     ] = None,
     categorical: Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")
+    ] = None,
     latent_dim: Annotated[int | None, typer.Option(help="Latent dimension (default: chosen by held-out fit).")] = None,
     recipe: Annotated[
         str, typer.Option(help="How the encoder is learned: tied (ours), deep (ours, 3 times the work) or paper.")
@@ -110,6 +144,7 @@ def fit(
         "reward": reward,
         "context": context or None,
         "categorical": categorical or (),
+        "drop": drop or (),
     }
     fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
 
@@ -141,6 +176,29 @@ def demo(
     from ilb.cli.demo import run_demo
 
     run_demo(out, seed)
+
+
+@app.command()
+def reproduce(
+    labels: Annotated[list[str] | None, typer.Argument(help="LaTeX labels of tables and figures, or all.")] = None,
+    scale: Annotated[float, typer.Option(help="Share of the paper's size; below 0.1 only to see that it works.")] = 1.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes on this machine (default: all cores).")] = None,
+    backend: Annotated[str, typer.Option(help="Where work runs: loky (here), dask or ray.")] = "loky",
+    cluster: Annotated[str | None, typer.Option(help="Address of a running Dask or Ray cluster.")] = None,
+    out: Out = Path("reproduction"),
+    show_list: Annotated[bool, typer.Option("--list", help="List the labels, what they need and how long it takes.")] = False,
+) -> None:
+    """Reproduce tables and figures of the paper, and test its claims; run it again to go on after a stop."""
+    # Before JAX starts: results must not depend on how many threads a process has.
+    one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}".strip()
+    from ilb.cli import reproduce as work
+
+    if show_list:
+        work.list_experiments(scale, out)
+        return
+    code = work.reproduce(labels or [], scale=scale, jobs=jobs, backend=backend, cluster=cluster, out=out)
+    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -6,17 +6,18 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from ilb.cli.console import layout_scores, notes, results, say
-from ilb.environments import Recording
+from ilb.environments import AbstractEnvironment, AdcbRecording, Recording
+from ilb.environments.adcb_specification import AdcbSpecification
 from ilb.environments.specification import SyntheticSpecification
-from ilb.errors import IlbError, LogsError
+from ilb.errors import IlbError, LogsError, WorldError
 from ilb.logs import Logs, NumericColumn, Schema
-from ilb.logs.tables import require_writable_suffix
+from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.model import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.offline.encoder_recipe import EncoderRecipe
@@ -29,17 +30,22 @@ from ilb.types import Encoder
 
 RECIPES: dict[str, Callable[[], EncoderRecipe]] = {"tied": TiedRecipe, "deep": deep_tied_recipe, "paper": PaperRecipe}
 THIS_MODEL = "this model"
+Specification: TypeAlias = SyntheticSpecification | AdcbSpecification
+SPECIFICATIONS: dict[str | None, type[Specification]] = {
+    "synthetic": SyntheticSpecification,
+    "adcb": AdcbSpecification,
+}
 
 
-def write_simulation(specification: SyntheticSpecification, out: Path) -> None:
+def write_simulation(specification: Specification, out: Path) -> None:
     """Record a world and write training table, test table and the world itself."""
     world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
     require_writable_suffix(out)
     recorded = specification.record()
-    recorded.training.logs.write(out)
+    write_table(recorded.training.to_frame(), out)
     say(f"wrote {out}: {recorded.training.logs.describe().sentence()}")
     if recorded.test is not None:
-        recorded.test.logs.write(test_file)
+        write_table(recorded.test.to_frame(), test_file)
         say(f"wrote {test_file}: {recorded.test.logs.describe().sentence()}")
     specification.save(world_file)
     say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
@@ -89,10 +95,9 @@ def score_table(
     training = None if train is None else Logs.from_frame(train, schema=model.schema)
     truth = known = oracle = None
     if world is not None:
-        recorded = SyntheticSpecification.load(world).record()
+        recorded = _load_specification(world).record()
         truth = _truth(recorded.test, test, logs_path, world)
-        width = recorded.training.logs.width
-        oracle = _on_scaled(recorded.world.oracle().encoder, model.schema, width)
+        oracle = _oracle(recorded.world, model.schema, recorded.training.logs.width)
         if training is not None:
             known = (training, _truth(recorded.training, training, train, world))
     models = {THIS_MODEL: model}
@@ -115,7 +120,24 @@ def _scores(
     return {name: score_model(model, test, truth, known) for name, model in models.items()}
 
 
-def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
+def _load_specification(path: Path) -> Specification:
+    try:
+        kind = json.loads(path.read_text())["environment"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None  # loading it below says what is wrong
+    return SPECIFICATIONS.get(kind, SyntheticSpecification).load(path)
+
+
+def _oracle(world: AbstractEnvironment, schema: Schema, width: int) -> Encoder | None:
+    try:
+        encoder = world.oracle().encoder
+    except WorldError as error:
+        notes.print(f"No line for the oracle: {error}", highlight=False, markup=False)
+        return None
+    return _on_scaled(encoder, schema, width)
+
+
+def _truth(recording: Recording | AdcbRecording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
     """Look the instances of a table up in the recording they come from."""
     known = 0 if recording is None else recording.logs.instances
     strangers = [label for label in logs.instance_labels if label not in range(known)]

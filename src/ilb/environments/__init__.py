@@ -1,5 +1,7 @@
 """Worlds to learn in and to be tested in."""
 
+from ilb.environments.adcb import AdcbWorld, adcb_world
+from ilb.environments.adcb_recording import AdcbRecording, adcb_confounded_logging, record_adcb
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.recording import (
     ConfoundedLogging,
@@ -8,6 +10,7 @@ from ilb.environments.recording import (
     draw_confounded_logging,
     record,
 )
+from ilb.environments.stationary import StationaryWorld, draw_stationary_world
 from ilb.environments.synthetic import (
     GaussianNoise,
     LaplaceNoise,
@@ -20,16 +23,23 @@ from ilb.environments.synthetic import (
 
 __all__ = [
     "AbstractEnvironment",
+    "AdcbRecording",
+    "AdcbWorld",
     "ConfoundedLogging",
     "GaussianNoise",
     "LaplaceNoise",
     "Recording",
+    "StationaryWorld",
     "SyntheticWorld",
     "UniformLogging",
     "UniformNoise",
+    "adcb_confounded_logging",
+    "adcb_world",
     "draw_confounded_logging",
     "draw_leaky_reward",
     "draw_linear_reward",
+    "draw_stationary_world",
     "draw_world",
     "record",
+    "record_adcb",
 ]

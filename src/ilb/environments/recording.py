@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
 from ilb.logs import Logs
+from ilb.logs.arrays import read_arrays
 
 
 class LoggingRule(Protocol):
@@ -64,6 +66,10 @@ class Recording(NamedTuple):
     latents: Float[np.ndarray, "I n"]
     mean_rewards: Float[np.ndarray, "I K"]
 
+    def to_frame(self) -> Any:
+        """Write the table as a user has it, as a pyarrow Table."""
+        return self.logs.to_frame("pyarrow")
+
 
 def record(
     key: PRNGKeyArray,
@@ -71,10 +77,14 @@ def record(
     logging: LoggingRule,
     instances: int,
     length: int | Int[np.ndarray, " I"],
+    *,
+    names: Sequence[str] | None = None,
 ) -> Recording:
     """Record `instances` histories of `length` rounds (one number, or one for each instance).
 
-    Instance i depends on the key and on i alone, so a longer recording begins with the shorter one.
+    `names` are those of the context's columns (default x1 to xd). Whoever simulates knows what is in them, so nothing
+    is warned of as it is for a user's tables and arrays. Instance i depends on the key and on i alone, so a longer
+    recording begins with the shorter one.
 
     >>> from ilb.environments.synthetic import draw_world
     >>> world = draw_world(jr.key(0))
@@ -91,14 +101,9 @@ def record(
     histories = _record(key, environment, logging, instances, int(lengths.max()))
     latents, means, contexts, actions, rewards = (np.asarray(part) for part in histories)
     kept = np.arange(contexts.shape[1])[None, :] < lengths[:, None]
-    logs = Logs.from_arrays(
-        contexts[kept],
-        actions[kept],
-        rewards[kept],
-        instance=np.repeat(np.arange(instances), lengths),
-        actions=means.shape[1],
-    )
-    return Recording(logs, latents, means)
+    labels = np.repeat(np.arange(instances), lengths)
+    parts = read_arrays(contexts[kept], actions[kept], rewards[kept], labels, means.shape[1], names)
+    return Recording(Logs.of_parts(parts), latents, means)
 
 
 @eqx.filter_jit

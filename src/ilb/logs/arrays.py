@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError
 from ilb.labels import as_label
+from ilb.logs.checks import find_still, warn_still
 from ilb.logs.columns import NUMBERS_EXPECTED, NumericColumn
 from ilb.logs.messages import counted, shown
 from ilb.logs.reading import Parts
@@ -23,6 +24,7 @@ def read_arrays(
     reward: ArrayLike,
     instance: ArrayLike | None,
     actions: int | Sequence[Hashable] | None,
+    names: Sequence[str] | None = None,
 ) -> Parts:
     """The parts of `Logs` from [I, T, ...] arrays, or from flat arrays and the instance of each row."""
     x, a, r = _numbers("context", context), _numbers("action", action), _numbers("reward", reward)
@@ -51,11 +53,30 @@ def read_arrays(
     codes = _codes(a.reshape(-1)[order])
     action_labels = _action_labels(actions, int(codes.max()) + 1)
     rows = x.reshape(-1, x.shape[-1])[order]
-    columns = tuple(_column(f"x{position + 1}", values) for position, values in enumerate(rows.T))
+    columns = tuple(
+        _column(name, values) for name, values in zip(_column_names(names, rows.shape[1]), rows.T, strict=True)
+    )
     schema = Schema("instance", None, "action", "reward", columns, action_labels)
     blocks = [column.encode(values) for column, values in zip(columns, rows.T, strict=True)]
     rewards = read_numbers("reward", r.reshape(-1)[order], NUMBERS_EXPECTED).astype(np.float32)
     return Parts(schema, labels.labels, np.concatenate(blocks, axis=1), labels.codes[order], codes, rewards)
+
+
+def warn_still_parts(parts: Parts) -> None:
+    """Warn of columns that stand still within instances and help to tell these apart."""
+    still = []
+    for column, block in parts.schema.blocks(parts.context):
+        values = np.where(column.missing(block), np.nan, block[:, 0].astype(np.float64))
+        still.append(find_still(column.name, values, parts.instance))
+    warn_still([found for found in still if found], len(parts.instance_labels), len(still))
+
+
+def _column_names(names: Sequence[str] | None, width: int) -> list[str]:
+    if names is None:
+        return [f"x{position + 1}" for position in range(width)]
+    if len(names) != width or len(set(names)) != width or not all(isinstance(name, str) for name in names):
+        raise LogsError(f"names= holds {shown(names)}; expected {width} different names, one for each context column.")
+    return list(names)
 
 
 def _numbers(name: str, values: ArrayLike) -> Float64[np.ndarray, "..."]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 
@@ -11,6 +15,8 @@ from ilb.logs.values import Labels
 
 # Under this share of a column's variance inside instances, one value all but tells which instance it is.
 LEAST_WITHIN_SHARE = 1e-4
+# With fewer rows that could have shown a change, a column may seem to stand still without doing so.
+LEAST_REPEATS = 20
 
 
 def check_instances(name: str, instances: Labels) -> None:
@@ -99,29 +105,72 @@ def warn_constant(name: str, values: Float64[np.ndarray, " N"] | Labels) -> None
         )
 
 
-def warn_identifying(
-    name: str, values: Float64[np.ndarray, " N"] | Labels, instance: Int64[np.ndarray, " N"], instances: int
-) -> None:
-    """A column that (nearly) stands still in time but differs between instances gives the instance away."""
+class StillColumn(NamedTuple):
+    """A column that (nearly) stands still in time: `within` is the share of its variance inside instances."""
+
+    name: str
+    distinct: int
+    within: float
+
+    def identifies(self, instances: int) -> bool:
+        """Tell whether it has so many values that one of them all but says which instance it is."""
+        return self.distinct > max(2, instances / 2)
+
+    def sentence(self) -> str:
+        """Say what it does, and does not do."""
+        still = "never changes" if self.within == 0 else f"hardly changes ({self.within:.1e} of its variance is)"
+        return f"column {self.name!r} {still} within an instance and has {self.distinct:,} distinct values"
+
+
+def find_still(
+    name: str, values: Float64[np.ndarray, " N"] | Labels, instance: Int64[np.ndarray, " N"]
+) -> StillColumn | None:
+    """The column, if it differs between instances but (nearly) stands still within them."""
     numbers = _comparable(values)
     known = ~np.isnan(numbers)
     numbers, instance = numbers[known], instance[known]
     neighbours = instance[1:] == instance[:-1]
-    if not neighbours.any():
-        return
+    if np.count_nonzero(neighbours) < LEAST_REPEATS or (numbers == numbers[0]).all():
+        return None
     changing = bool(((numbers[1:] != numbers[:-1]) & neighbours).any())
-    share = _within_share(numbers, instance) if changing else 0.0
-    if share >= LEAST_WITHIN_SHARE:
+    within = _within_share(numbers, instance) if changing else 0.0
+    return StillColumn(name, len(np.unique(numbers)), within) if within < LEAST_WITHIN_SHARE else None
+
+
+def warn_still(still: Sequence[StillColumn], instances: int, columns: int) -> None:
+    """Columns that stand still in time but differ between instances give the instance away, or part of it.
+
+    Beside contexts that vary, a value without noise is the easiest way to tell instances apart: an encoder spends
+    latent dimensions on it that the latent state then lacks. That holds of traits that many instances share, too.
+    """
+    identifying = [column for column in still if column.identifies(instances)]
+    shared = [column for column in still if column not in identifying]
+    if not still:
         return
-    distinct = len(np.unique(numbers))
-    if distinct <= max(2, instances / 2):
-        return
-    still = "never changes" if not changing else f"hardly changes ({share:.1e} of its variance is)"
-    warn(
-        f"column {name!r} {still} within an instance and has {distinct:,} distinct values for {instances:,} "
-        "instances, so it identifies them and the contrastive task becomes trivial (the paper's Age variable). "
-        "Consider dropping it: name the other columns in context=.",
-        IdentifiabilityWarning,
+    traits = ", ".join(f"{column.name!r} ({column.distinct:,} values)" for column in shared)
+    parts = []
+    if identifying:
+        verb = "it identifies" if len(identifying) == 1 else "they identify"
+        parts.append(
+            f"{'; '.join(column.sentence() for column in identifying)} for {instances:,} instances, so {verb} them and "
+            "the contrastive task becomes trivial (the paper's Age variable)."
+        )
+    if shared:
+        parts.append(
+            f"{'These stand still, too' if identifying else 'Columns that never change within an instance'}: {traits}. "
+            "They help to tell instances apart, so the encoder spends latent dimensions on them."
+        )
+    parts.append(_way_out([column.name for column in (*identifying, *shared)], columns))
+    warn(" ".join(parts), IdentifiabilityWarning)
+
+
+def _way_out(names: list[str], columns: int) -> str:
+    if len(names) == columns:
+        return "No other column is left, so these contexts can't teach an encoder by telling instances apart."
+    options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
+    them = "it" if len(names) == 1 else "them"
+    return (
+        f"Leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, or logs.without({names!r})."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32, Int32, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError, SchemaError
-from ilb.logs.arrays import read_arrays
+from ilb.logs.arrays import read_arrays, warn_still_parts
 from ilb.logs.frames import write_frame
 from ilb.logs.messages import counted, shown
 from ilb.logs.reading import Parts, apply, learn
@@ -51,12 +51,14 @@ class Logs:
         action: str | None = None,
         reward: str | None = None,
         categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
         schema: Schema | None = None,
     ) -> Logs:
         """Read a pandas, polars or pyarrow frame, or a .csv or .parquet file.
 
         `instance`, `action` and `reward` name columns, and so do `time` (without it the table's order is kept) and
-        `context` (without it all remaining columns). Text is categorical, and so are the columns in `categorical`.
+        `context` (without it all remaining columns, less those in `drop`). Text is categorical, and so are the columns
+        in `categorical`.
         With the `schema` of other logs, the table is read as that says and nothing is learned from it; names may
         then be left out.
 
@@ -74,9 +76,9 @@ class Logs:
         table = open_table(frame)
         if schema is not None:
             _require_agreement(schema, instance=instance, time=time, action=action, reward=reward)
-            if context is not None or len(categorical):
-                raise SchemaError("schema= says which columns are context; leave out context= and categorical=.")
-            return cls._of(apply(table, schema))
+            if context is not None or len(categorical) or len(drop):
+                raise SchemaError("schema= says which columns are context; leave out context=, categorical= and drop=.")
+            return cls.of_parts(apply(table, schema))
         if instance is None or action is None or reward is None:
             given = {"instance=": instance, "action=": action, "reward=": reward}
             lost = " and ".join(role for role, name in given.items() if name is None)
@@ -89,8 +91,9 @@ class Logs:
             action=action,
             reward=reward,
             categorical=categorical,
+            drop=drop,
         )
-        return cls._of(learn(table, roles, names_of(categorical)))
+        return cls.of_parts(learn(table, roles, names_of(categorical)))
 
     @classmethod
     def from_arrays(
@@ -101,19 +104,23 @@ class Logs:
         instance: ArrayLike | None = None,
         *,
         actions: int | Sequence[Hashable] | None = None,
+        names: Sequence[str] | None = None,
     ) -> Logs:
         """Take arrays [I, T, d], [I, T], [I, T], or flat ones [N, d], [N], [N] with `instance` [N], unscaled.
 
         `action` numbers the actions from 0, with -1 or NaN where missing; `actions` is how many there are, or their
-        labels in this order, in case some were never played. Context columns are named x1 to xd.
+        labels in this order, in case some were never played. Context columns are called `names`, or x1 to xd.
 
         >>> Logs.from_arrays(np.zeros((3, 2, 4)), np.zeros((3, 2)), np.ones((3, 2)), actions=5)
         Logs(6 rows of 3 instances, 4 context columns, 5 actions, 6 rewards)
         """
-        return cls._of(read_arrays(context, action, reward, instance, actions))
+        parts = read_arrays(context, action, reward, instance, actions, names)
+        warn_still_parts(parts)
+        return cls.of_parts(parts)
 
     @classmethod
-    def _of(cls, parts: Parts) -> Logs:
+    def of_parts(cls, parts: Parts) -> Logs:
+        """Take parts that are known to be right; nothing is checked and nothing warned of."""
         lengths = np.bincount(parts.instance, minlength=len(parts.instance_labels))
         return cls(
             schema=parts.schema,
@@ -208,6 +215,16 @@ class Logs:
         labels = tuple(self.instance_labels[code] for code in index.tolist())
         return self._take(np.arange(lengths.sum()) + shift, np.repeat(np.arange(len(index)), lengths), labels)
 
+    def without(self, columns: str | Sequence[str]) -> Logs:
+        """The same rows without these context columns, given by the names they have in the table.
+
+        >>> logs = Logs.from_arrays(np.zeros((3, 2, 2)), np.zeros((3, 2)), np.ones((3, 2)), names=["age", "mmse"])
+        >>> logs.without("age").schema.names
+        ('mmse',)
+        """
+        schema, kept = self.schema.without(names_of(columns))
+        return replace(self, schema=schema, context=self.context[:, kept])
+
     def split_instances(self, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int) -> tuple[Logs, ...]:
         """Disjoint sets of instances drawn at random, one for each fraction, none empty.
 
@@ -259,7 +276,7 @@ class Logs:
         self, rows: Int64[np.ndarray, " M"], codes: Int64[np.ndarray, " M"], labels: tuple[Hashable, ...]
     ) -> Logs:
         taken = (self.context[rows], codes.astype(np.int64), self.action[rows], self.reward[rows])
-        return self._of(Parts(self.schema, labels, *taken))
+        return self.of_parts(Parts(self.schema, labels, *taken))
 
 
 def _require_agreement(schema: Schema, **given: str | None) -> None:

@@ -55,13 +55,14 @@ def learn(table: nw.DataFrame[Any], roles: Roles, categorical: Sequence[str]) ->
     rows.warn(roles)
     checks.warn_unrewarded_actions(roles.action, roles.reward, rows.action, rows.reward)
     columns: list[Column] = []
-    blocks = []
+    blocks, still = [], []
     for name in roles.context:
         column, values = _learn_column(name, table[name], rows.order, as_category=name in categorical)
         checks.warn_constant(name, values)
-        checks.warn_identifying(name, values, rows.instance.codes, len(rows.instance.labels))
+        still.append(checks.find_still(name, values, rows.instance.codes))
         columns.append(column)
         blocks.append(column.encode(values))
+    checks.warn_still([found for found in still if found], len(rows.instance.labels), len(columns))
     actions = in_order(rows.action.labels)
     schema = Schema(roles.instance, roles.time, roles.action, roles.reward, tuple(columns), actions)
     return _assemble(schema, rows, np.concatenate(blocks, axis=1))

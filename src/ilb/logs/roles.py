@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ilb.errors import LogsError, LogsWarning
@@ -30,21 +30,24 @@ def assign_roles(
     action: str,
     reward: str,
     categorical: Sequence[str],
+    drop: Sequence[str] = (),
 ) -> Roles:
-    """Check the names that the user gave; without `context`, all remaining columns are context.
+    """Check the names that the user gave; without `context`, all remaining columns but those in `drop` are context.
 
     >>> assign_roles(["who", "age", "drug", "gain"], instance="who", time=None, context=None,
     ...              action="drug", reward="gain", categorical=()).context
     ('age',)
     """
     single = {"instance": instance, "action": action, "reward": reward} | ({"time": time} if time is not None else {})
-    rest = [name for name in columns if name not in single.values()]
+    dropped = names_of(drop)
+    _check_dropped(dropped, columns, single, context)
+    rest = [name for name in columns if name not in single.values() and name not in dropped]
     chosen = _with_names(rest) if context is None else names_of(context)
     require_columns([*single.values(), *chosen], columns, LogsError)
     if not chosen:
         raise LogsError(
-            f"no context column is left beside {shown(list(single.values()))}; expected at least one column that "
-            "describes the instance at that time. Add one to the table, or name it in context=."
+            f"no context column is left beside {shown([*single.values(), *dropped])}; expected at least one column "
+            "that describes the instance at that time. Add one to the table, or name it in context=."
         )
     pairs = [*((name, f"{role}=") for role, name in single.items()), *((name, "context=") for name in chosen)]
     for name, count in Counter(name for name, _ in pairs).items():
@@ -58,6 +61,19 @@ def assign_roles(
             "Correct the name, or add it to context=."
         )
     return Roles(instance, time, tuple(chosen), action, reward)
+
+
+def _check_dropped(
+    dropped: list[str], columns: list[str], single: Mapping[str, str], context: Sequence[str] | None
+) -> None:
+    require_columns(dropped, columns, LogsError)
+    used = [f"{role}={name!r}" for role, name in single.items() if name in dropped]
+    if used:
+        raise LogsError(f"drop= names {', '.join(used)}; expected context columns. That column is needed: keep it.")
+    if dropped and context is not None:
+        raise LogsError(
+            f"context= says which columns are kept, and drop= which are not: {shown(dropped)}; expected one of the two."
+        )
 
 
 def names_of(names: Sequence[str]) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Bool, Float32
 
 from ilb.errors import LogsError, SchemaError
 from ilb.labels import JsonValue, as_label, decode_label, encode_label
@@ -85,6 +85,15 @@ class Schema:
             stop = start + len(column.names)
             yield column, context[:, start:stop]
             start = stop
+
+    def without(self, names: Sequence[str]) -> tuple[Schema, Bool[np.ndarray, " d"]]:
+        """The schema less these context columns, and which of the d float columns are left."""
+        require_columns(names, [column.name for column in self.context], SchemaError)
+        left = tuple(column for column in self.context if column.name not in names)
+        if not left:
+            raise SchemaError(f"without {shown(names)} no context column is left; keep at least one.")
+        kept = np.repeat([column in left for column in self.context], [len(column.names) for column in self.context])
+        return replace(self, context=left), kept
 
     def action_index(self, label: Any) -> int:
         """The position of an action.
