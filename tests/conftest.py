@@ -12,6 +12,8 @@ import pytest
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.offline.fit import complete_model
 from ilb.offline.ingredients import prepare_ingredients
+from ilb.offline.regression import RegressionRecipe, fit_regression
+from ilb.offline.training import CosineAdam, Recipe
 from ilb.online.roster import ROSTER, build_policies
 
 
@@ -32,8 +34,15 @@ def small_model(small_world, small_logs):
 
 
 @pytest.fixture(scope="session")
-def ingredients(small_model, small_logs):
-    return prepare_ingredients(small_model, small_logs, horizon=200, states=6)
+def small_network(small_logs):
+    """A recurrent regression with few units and little training: just enough to beat chance."""
+    recipe = RegressionRecipe(layers=1, hidden=8, training=Recipe(80, CosineAdam(0.03), score_every=40))
+    return fit_regression(small_logs, recipe)
+
+
+@pytest.fixture(scope="session")
+def ingredients(small_model, small_logs, small_network):
+    return prepare_ingredients(small_model, small_logs, horizon=200, states=6, recurrent=small_network)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ MAY_NOT_IMPORT = {
     "networks": {"offline", "online", "environments", "simulation", "model", "cli"},
     "storage": {"offline", "online", "environments", "simulation", "cli"},
     "priors": {"offline", "online", "environments", "simulation", "cli"},
+    "recurrent": {"offline", "online", "environments", "simulation", "cli"},
     "theory": {"offline", "online", "environments", "simulation", "cli"},
     "live": {"offline", "environments", "simulation", "cli", "experiments", "plots", "report"},
     "history": {"offline", "online", "environments", "simulation", "model", "networks", "cli"},

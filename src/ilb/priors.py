@@ -8,6 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ilb.model import LatentModel
+from ilb.recurrent import RecurrentRegression
 
 
 class ContextRegression(eqx.Module):
@@ -37,3 +38,4 @@ class Ingredients(NamedTuple):
     encoding_states: DiscreteStates
     reward_states: DiscreteStates
     horizon: int
+    recurrent: RecurrentRegression | None = None

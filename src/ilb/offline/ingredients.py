@@ -7,15 +7,24 @@ from ilb.model import LatentModel
 from ilb.offline.states import fit_states_on_encodings, fit_states_on_rewards
 from ilb.offline.warm_start import fit_context_regression
 from ilb.priors import Ingredients
+from ilb.recurrent import RecurrentRegression
 
 STATES = 10
 """Discrete latent states for mTS and mUCB where nothing else is said."""
 
 
 def prepare_ingredients(
-    model: LatentModel, logs: Logs, *, horizon: int = 2000, states: int = STATES, seed: int = 0
+    model: LatentModel,
+    logs: Logs,
+    *,
+    horizon: int = 2000,
+    states: int = STATES,
+    seed: int = 0,
+    recurrent: RecurrentRegression | None = None,
 ) -> Ingredients:
     """Fit the baselines' share of the logs beside a model that was fitted on them.
+
+    The network of the regression baseline takes longer than all the rest: it is passed on if `fit_regression` made one.
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record
@@ -32,4 +41,5 @@ def prepare_ingredients(
         fit_states_on_encodings(model, logs, states, seed),
         fit_states_on_rewards(logs, states, seed),
         horizon,
+        recurrent,
     )

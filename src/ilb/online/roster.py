@@ -22,7 +22,9 @@ from ilb.online.latent import (
 )
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
 from ilb.online.policy import AbstractPolicy
+from ilb.online.recurrent import regression_policy
 from ilb.priors import Ingredients
+from ilb.recurrent import RecurrentRegression
 
 Builder = Callable[[Ingredients], AbstractPolicy]
 
@@ -53,6 +55,7 @@ ROSTER: dict[str, Builder] = {
     "mTS (rewards)": lambda given: mts(given.reward_states),
     "mUCB (encodings)": lambda given: mucb(given.encoding_states, given.horizon),
     "mUCB (rewards)": lambda given: mucb(given.reward_states, given.horizon),
+    "Regression": lambda given: regression_policy(_recurrent(given)),
     "Uniform": lambda given: uniform(_actions(given)),
 }
 
@@ -65,12 +68,25 @@ def build_latent_policy(model: LatentModel, name: str) -> AbstractPolicy:
 
 
 def build_policies(given: Ingredients, names: Iterable[str] | None = None) -> dict[str, AbstractPolicy]:
-    """Build the named policies (default: all of them)."""
-    wanted = list(ROSTER) if names is None else list(names)
+    """Build the named policies (default: all that these ingredients allow)."""
+    wanted = _available(given) if names is None else list(names)
     unknown = [name for name in wanted if name not in ROSTER]
     if unknown:
         raise DecisionError(f"no policy is named {unknown[0]!r}; there are {', '.join(ROSTER)}.")
     return {name: ROSTER[name](given) for name in wanted}
+
+
+def _available(given: Ingredients) -> list[str]:
+    return [name for name in ROSTER if name != "Regression" or given.recurrent is not None]
+
+
+def _recurrent(given: Ingredients) -> RecurrentRegression:
+    if given.recurrent is None:
+        raise DecisionError(
+            "the policy 'Regression' needs a trained network. Make one with `fit_regression` (ilb.offline.regression), "
+            "and give it to `prepare_ingredients` as recurrent=."
+        )
+    return given.recurrent
 
 
 def _actions(given: Ingredients) -> int:

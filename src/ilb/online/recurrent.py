@@ -1,0 +1,53 @@
+"""The regression baseline's policy: greedy on what a recurrent network predicts (Section "Regression baseline").
+
+Its state is the hidden units of the network, so a round costs the same at any time, and rewards teach it nothing.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ilb.online.arms import IndependentRewards
+from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy
+from ilb.recurrent import RecurrentRegression
+from ilb.types import Step
+
+
+class RecurrentBelief(AbstractBelief):
+    r"""Believe $\hat E[R \mid A = a, x_1, \dots, x_t]$, without a doubt: the network does not say how sure it is."""
+
+    network: RecurrentRegression = eqx.field(converter=RecurrentRegression.bare)
+
+    def init(self) -> Float[Array, "layers h"]:
+        """Remember nothing."""
+        return self.network.init_state()
+
+    def observe(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> Float[Array, "layers h"]:
+        """Take the context into the hidden units."""
+        return self.network.observe(state, context)
+
+    def learn(self, state: Float[Array, "layers h"], step: Step) -> Float[Array, "layers h"]:
+        """Ignore the reward."""
+        del step
+        return state
+
+    def rewards(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> IndependentRewards:
+        """Believe what the heads say of the contexts so far."""
+        del context
+        values = self.network.values(state)
+        return IndependentRewards(values, jnp.zeros_like(values))
+
+
+def regression_policy(network: RecurrentRegression) -> BeliefPolicy:
+    """Regression: take the action with the largest predicted reward given all contexts so far.
+
+    >>> import jax.random as jr
+    >>> from ilb.recurrent import random_recurrent_regression
+    >>> policy = regression_policy(random_recurrent_regression(jr.key(0), inputs=2, width=4, layers=2, actions=3))
+    >>> state, choice = policy.decide(jr.key(1), policy.init(), jnp.ones(2), jnp.array([False, True, False]))
+    >>> state.shape, int(choice.action)
+    ((2, 4), 1)
+    """
+    return BeliefPolicy(RecurrentBelief(network), Greedy())
