@@ -23,6 +23,17 @@ figure svg { max-width: 100%; height: auto; }
 figcaption { color: #555; font-size: .88rem; }
 footer { margin-top: 3rem; color: #777; font-size: .82rem; border-top: 1px solid #ddd; padding-top: .6rem; }
 .scroll { overflow-x: auto; }
+details { margin: .6rem 0; }
+summary { cursor: pointer; color: #0072b2; font-size: .92rem; }
+code { font-size: .88em; color: #555; }
+div.verdict { border-left: 4px solid #999; padding: .15rem .9rem; margin: .8rem 0; }
+div.verdict p { margin: .2rem 0; }
+div.verdict.good { border-color: #009e73; }
+div.verdict.bad { border-color: #d55e00; }
+div.verdict b { font-weight: 650; }
+div.verdict small { color: #555; display: block; }
+nav { columns: 2; font-size: .92rem; }
+nav a { display: block; color: #0072b2; text-decoration: none; }
 """
 
 
@@ -34,16 +45,33 @@ class Page:
     lead: str = ""
     parts: list[str] = field(default_factory=list)
 
-    def heading(self, text: str) -> None:
-        """Begin a section."""
-        self.parts.append(f"<h2>{html.escape(text)}</h2>")
+    def heading(self, text: str, label: str = "") -> None:
+        """Begin a section; a label is shown beside it and can be linked to."""
+        code = f" <code>{html.escape(label)}</code>" if label else ""
+        anchor = f' id="{html.escape(label)}"' if label else ""
+        self.parts.append(f"<h2{anchor}>{html.escape(text)}{code}</h2>")
+
+    def contents(self, sections: Sequence[tuple[str, str]]) -> None:
+        """Link to sections by (label, text)."""
+        links = "".join(f'<a href="#{html.escape(label)}">{html.escape(text)}</a>' for label, text in sections)
+        self.parts.append(f"<nav>{links}</nav>")
+
+    def verdict(self, kind: str, title: str, text: str, evidence: Sequence[str], remark: str = "") -> None:
+        """Add a judgement (kind: good, bad or open) with what it rests on."""
+        lines = "".join(f"<small>{html.escape(line)}</small>" for line in evidence)
+        note = f"<p>{html.escape(remark)}</p>" if remark else ""
+        self.parts.append(
+            f'<div class="verdict {kind}"><p><b>{html.escape(title)}</b> {html.escape(text)}</p>{lines}{note}</div>'
+        )
 
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
         self.parts.append(f"<p>{html.escape(text)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], best: Sequence[int] = ()) -> None:
-        """Add a table; the rows numbered in `best` stand out."""
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], best: Sequence[int] = (), folded: str = ""
+    ) -> None:
+        """Add a table; the rows numbered in `best` stand out; `folded` is what to click on to see it."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
         body = "".join(
             f"<tr{' class=best' if number in best else ''}>"
@@ -51,7 +79,10 @@ class Page:
             + "</tr>"
             for number, row in enumerate(rows)
         )
-        self.parts.append(f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>')
+        table = f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+        if folded:
+            table = f"<details><summary>{html.escape(folded)}</summary>{table}</details>"
+        self.parts.append(table)
 
     def figure(self, svg: str, caption: str) -> None:
         """Add a figure with its caption."""

@@ -1,0 +1,50 @@
+"""fig:adcb: regret in the Alzheimer environment, with the printed and the released rewards."""
+
+from ilb.experiments.claims import Claim, less_regret, rate_grows
+from ilb.experiments.experiment import Panel, RegretFigure
+from ilb.experiments.groups import BASELINES, MAB, ON_OURS, ON_PAPER, ON_VAE, ONLINE, RECURRENT, on_model
+from ilb.experiments.learners import PAPER, VAE
+from ilb.experiments.players import Player
+from ilb.experiments.settings import Adcb
+
+PRINTED, RELEASED = Adcb(), Adcb(rewards="released")
+CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
+ADCB_GROUPS = (BASELINES, ON_PAPER, ON_OURS, ON_VAE)
+
+EXPERIMENT = RegretFigure(
+    label="fig:adcb",
+    title="Cumulative regret in ADCB",
+    panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
+    groups=ADCB_GROUPS,
+    claims=(
+        Claim(
+            "offline-beats-online-early-on-adcb",
+            "Results, first paragraph",
+            "On ADCB, too, offline and hybrid policies converge faster than the fully online learners.",
+            lambda r: [
+                less_regret(r, RELEASED, better, worse, at=0.05)
+                for better in (CPG, FPG, FPG_TS_RELEASED, RECURRENT)
+                for worse in ONLINE
+                if worse.model == ""
+            ],
+        ),
+        Claim(
+            "vae-converges-quickly-on-adcb",
+            "Results, first paragraph",
+            "CPG on the VAE converges quickly on ADCB, against online-only methods.",
+            lambda r: [less_regret(r, RELEASED, Player("CPG", VAE), MAB, at=at) for at in (0.05, 1.0)],
+        ),
+        Claim(
+            "regression-starts-well-on-adcb",
+            "Results, third paragraph",
+            "On ADCB the regression does well at first.",
+            lambda r: [less_regret(r, RELEASED, RECURRENT, MAB, at=0.05)],
+        ),
+        Claim(
+            "regression-deteriorates-past-its-training-length",
+            "Results, third paragraph",
+            "On ADCB the regression deteriorates beyond the 200 rounds it was trained on.",
+            lambda r: [rate_grows(r, setting, RECURRENT, (0.05, 0.1)) for setting in (RELEASED, PRINTED)],
+        ),
+    ),
+)

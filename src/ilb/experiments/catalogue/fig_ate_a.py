@@ -1,0 +1,69 @@
+"""fig:ATE_a: the expected reward of each of ADCB's treatments, as a function of the amyloid ratio."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ilb.environments.adcb import RewardsName, adcb_reward
+from ilb.experiments.claims import Claim, Comparison
+from ilb.experiments.experiment import Drawing, Exhibit, Table
+from ilb.experiments.results import Results
+from ilb.experiments.settings import Adcb
+from ilb.experiments.truth_tasks import LatentSampleTask
+from ilb.plots.distributions import plot_reward_lines
+
+PATIENTS = 20_000
+TABLES: tuple[RewardsName, ...] = ("printed", "released")
+PUBLISHED = (0.0, 1.95, 2.48, 3.03, 3.20, 2.01, 1.29, 2.69)
+"""The average effects of the eight treatments, as the paper prints them."""
+
+
+def treatment_effects(table: RewardsName, z: np.ndarray) -> np.ndarray:
+    """Give the expected reward of every treatment at every z."""
+    return np.asarray(jax.vmap(adcb_reward(table))(jnp.asarray(z, jnp.float32)[:, None]), dtype=np.float64)
+
+
+def _task(results: Results) -> LatentSampleTask:
+    return LatentSampleTask(Adcb(), max(200, round(PATIENTS * results.size.scale)))
+
+
+def _draw(results: Results) -> Exhibit:
+    z = np.linspace(0.02, 0.3, 200)
+    effects = {f"rewards as {name}": treatment_effects(name, z) for name in TABLES}
+    figure = plot_reward_lines(z, effects, label="amyloid ratio z")
+    states = results.store.table(_task(results))["z"].to_numpy()
+    rows = [[name, *(f"{mean:.2f}" for mean in treatment_effects(name, states).mean(axis=0))] for name in TABLES]
+    header = ["mean over patients", *(f"treatment {a}" for a in range(8))]
+    return Exhibit({"fig-ate-a": figure}, [Table("Average effects of the treatments", header, rows)])
+
+
+def _average_effects(results: Results) -> list[Comparison]:
+    z = results.store.table(_task(results))["z"].to_numpy()
+    found = []
+    for name in TABLES:
+        values = treatment_effects(name, z)
+        off = np.abs(values.mean(axis=0) - PUBLISHED)
+        error = values.std(axis=0) / np.sqrt(len(z))
+        worst = int(np.argmax(off - 3 * error))
+        found.append(
+            Comparison(
+                f"{name}: 3 standard errors minus the largest deviation", float(3 * error[worst] - off[worst]), 0.0
+            )
+        )
+    return found
+
+
+EXPERIMENT = Drawing(
+    label="fig:ATE_a",
+    title="Expected rewards of ADCB's treatments",
+    plan=lambda results: [_task(results)],
+    draw=_draw,
+    claims=(
+        Claim(
+            "average-effects-match",
+            "app:adcb_ate",
+            "The mean of each treatment's effect over patients is the published average effect.",
+            _average_effects,
+        ),
+    ),
+)

@@ -1,0 +1,65 @@
+"""fig:eta_dist: other latent noise, in two readings of its scale."""
+
+import math
+
+from ilb.experiments.claims import Claim, less_regret, regret_grows
+from ilb.experiments.experiment import Group, Panel, RegretFigure
+from ilb.experiments.groups import MAB, on_model
+from ilb.experiments.learners import OURS, PAPER
+from ilb.experiments.players import Player
+from ilb.experiments.settings import Synthetic
+
+GAUSSIAN = Synthetic()
+WIDE_LAPLACE, NARROW_UNIFORM = Synthetic(noise="laplace"), Synthetic(noise="uniform")
+NARROW_LAPLACE = Synthetic(noise="laplace", noise_scale=round(math.sqrt(1 / 24), 4))
+WIDE_UNIFORM = Synthetic(noise="uniform", noise_scale=round(math.sqrt(24), 4))
+CPG, _, FPG_RELEASED, _, FPG_TS = on_model(PAPER)
+
+EXPERIMENT = RegretFigure(
+    label="fig:eta_dist",
+    title="Cumulative regret with other latent noise, in two readings",
+    panels=(
+        Panel("Gaussian, variance 1", GAUSSIAN),
+        Panel("Laplace, variance 2", WIDE_LAPLACE),
+        Panel("uniform, variance 1/12", NARROW_UNIFORM),
+        Panel("Laplace, variance 1/12", NARROW_LAPLACE),
+        Panel("uniform, variance 2", WIDE_UNIFORM),
+    ),
+    groups=(
+        Group("paper's recipe", (*on_model(PAPER), MAB)),
+        Group("our recipe", (*on_model(OURS, "CPG", "FPG (released)"), Player("Calibrated", OURS), MAB)),
+    ),
+    claims=(
+        Claim(
+            "concentrated-laplace-is-easier",
+            "app:eta_dist",
+            "Latent models do better than in the Gaussian case under tightly concentrated Laplace noise.",
+            lambda r: [
+                regret_grows(r, player, NARROW_LAPLACE, GAUSSIAN, "Gaussian minus narrow Laplace")
+                for player in (CPG, FPG_RELEASED)
+            ],
+            remark="With the scale of the released code (Laplace scale 1, variance 2) it is the other way round.",
+        ),
+        Claim(
+            "wide-uniform-is-harder",
+            "app:eta_dist",
+            "Latent models do worse than in the Gaussian case under uniform noise of high variance.",
+            lambda r: [
+                regret_grows(r, player, GAUSSIAN, WIDE_UNIFORM, "wide uniform minus Gaussian", at=0.05)
+                for player in (CPG, FPG_RELEASED)
+            ],
+            remark="With the width of the released code (1, variance 1/12) uniform noise is the easiest of the three.",
+        ),
+        Claim(
+            "mab-wins-under-the-widest-noise",
+            "When is online learning necessary?",
+            "Where latent noise is too great, as with the uniform distribution, MAB is preferable to hybrid policies.",
+            lambda r: [less_regret(r, WIDE_UNIFORM, MAB, player) for player in (CPG, FPG_RELEASED)],
+        ),
+    ),
+    remarks=(
+        "The paper explains its figure by a uniform distribution of high variance and a concentrated Laplace; the "
+        "scales in the released code are the other way round. Both readings are shown: variances 2 and 1/12 as "
+        "released, and swapped.",
+    ),
+)

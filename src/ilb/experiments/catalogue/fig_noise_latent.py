@@ -1,0 +1,47 @@
+"""fig:noise-latent: ADCB with latent noise of standard deviation 0.1 instead of 0.02."""
+
+from ilb.experiments.catalogue.fig_adcb import ADCB_GROUPS, CPG, FPG_RELEASED, FPG_TS_RELEASED
+from ilb.experiments.claims import Claim, less_regret, regret_grows
+from ilb.experiments.experiment import Panel, RegretFigure
+from ilb.experiments.groups import MAB
+from ilb.experiments.learners import PAPER, VAE
+from ilb.experiments.players import Player
+from ilb.experiments.settings import Adcb
+
+CALM = Adcb(rewards="released")
+PRINTED, RELEASED = Adcb(latent_noise_std=0.1), Adcb(latent_noise_std=0.1, rewards="released")
+
+EXPERIMENT = RegretFigure(
+    label="fig:noise-latent",
+    title="Cumulative regret in ADCB with latent noise 0.1",
+    panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
+    groups=ADCB_GROUPS,
+    claims=(
+        Claim(
+            "latent-noise-hurts-ilb",
+            "Modelling assumptions",
+            "ILB-based policies are sensitive to latent noise: their regret grows with it.",
+            lambda r: [
+                regret_grows(r, player, CALM, RELEASED, "noise 0.1 minus 0.02") for player in (CPG, FPG_RELEASED)
+            ],
+        ),
+        Claim(
+            "adaptive-policies-are-more-robust",
+            "Modelling assumptions",
+            "FPG and FPG-TS overcome the bias of noisy latents better than CPG.",
+            lambda r: [less_regret(r, RELEASED, better, CPG) for better in (FPG_RELEASED, FPG_TS_RELEASED)],
+        ),
+        Claim(
+            "mab-wins-in-the-end-under-latent-noise",
+            "When is online learning necessary?",
+            "When latent noise grows, MAB becomes preferable to CPG and FPG on the ILB model in the long run.",
+            lambda r: [less_regret(r, RELEASED, MAB, worse) for worse in (CPG, FPG_RELEASED)],
+        ),
+        Claim(
+            "vae-beats-ilb-under-latent-noise",
+            "app:noise-latent",
+            "With the Age column the VAE does better online than the identifiable model.",
+            lambda r: [less_regret(r, RELEASED, Player("CPG", VAE), Player("CPG", PAPER))],
+        ),
+    ),
+)

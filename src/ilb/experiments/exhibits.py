@@ -1,0 +1,89 @@
+"""From results to what people look at: regret curves with a table below, scores beside the paper's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ilb.experiments.experiment import Exhibit, RegretFigure, ScoreRow, ScoreTable, Table
+from ilb.experiments.results import Estimate, Results
+from ilb.experiments.settings import Setting
+from ilb.plots.panels import Line, PanelGrid, plot_panels
+
+SHOWN_ROUNDS = (20, 100, 500, 2000)
+
+
+def show_regret(experiment: RegretFigure, results: Results) -> Exhibit:
+    """Draw every group of players in every setting, and write mean ± standard error / median below."""
+    grid = []
+    for group in experiment.groups:
+        row = []
+        for panel in experiment.panels:
+            lines = []
+            for player in group.players:
+                curve = results.curve(panel.setting, player, experiment.horizon)
+                lines.append(Line(player.policy, player.model, *curve))
+            row.append(lines)
+        grid.append(row)
+    figure = plot_panels(
+        PanelGrid(grid, [panel.title for panel in experiment.panels], [group.title for group in experiment.groups])
+    )
+    tables = [
+        Table(f"Cumulative regret, {panel.title}", *_regret_rows(experiment, panel.setting, results))
+        for panel in experiment.panels
+    ]
+    return Exhibit({file_name(experiment.label): figure}, tables, experiment.remarks)
+
+
+def _regret_rows(experiment: RegretFigure, setting: Setting, results: Results) -> tuple[list[str], list[list[str]]]:
+    horizon = results.size.horizon(experiment.horizon)
+    shown = [r for r in SHOWN_ROUNDS if r < horizon] + [horizon]
+    lines: list[tuple[float, list[str]]] = []
+    for player in experiment.players:
+        curve = results.curve(setting, player, experiment.horizon)
+        at = [int(np.abs(curve.rounds - r).argmin()) for r in shown]
+        cells = [f"{_short(curve.mean[i])} ± {_short(curve.standard_error[i])} / {_short(curve.median[i])}" for i in at]
+        lines.append((float(curve.mean[-1]), [player.policy, player.model or "-", *cells]))
+    header = ["policy", "model", *(f"round {r:,}" for r in shown)]
+    return header, [row for _, row in sorted(lines, key=lambda line: line[0])]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def file_name(label: str) -> str:
+    """Turn a LaTeX label into the name of a file.
+
+    >>> file_name("fig:emission_noise")
+    'fig-emission-noise'
+    """
+    return label.replace(":", "-").replace("_", "-").lower()
+
+
+METRICS = (("mcc", "MCC", 1.0, 2), ("reward_r2", "R²", 1.0, 3), ("best_action", "% best", 100.0, 1))
+
+
+def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
+    """Write each score of the paper and, beside it, ours with its standard error over fits."""
+    header = [*experiment.header]
+    for _, name, _, _ in METRICS:
+        header += [f"{name}, paper", f"{name}, ours"]
+    header += ["R² of z, affine", "CPU s a fit"]
+    rows = [_score_row(row, results) for row in experiment.rows]
+    return Exhibit({}, [Table(experiment.title, header, rows)], experiment.remarks)
+
+
+def _score_row(row: ScoreRow, results: Results) -> list[str]:
+    cells = list(row.describe)
+    for (metric, _, factor, digits), paper in zip(METRICS, row.paper, strict=True):
+        ours = results.score(row.setting, row.learner, metric)
+        cells += ["-" if paper is None else f"{paper:g}", _shown(ours, factor, digits)]
+    cells.append(_shown(results.score(row.setting, row.learner, "affine_r2"), 1.0, 3))
+    cells.append(f"{results.scores(row.setting, row.learner, 'fit_cpu_seconds').mean():.1f}")
+    return cells
+
+
+def _shown(score: Estimate, factor: float, digits: int) -> str:
+    if not np.isfinite(score.value):
+        return "-"
+    return f"{factor * score.value:.{digits}f} ± {factor * score.standard_error:.{digits}f}"

@@ -1,0 +1,114 @@
+"""Learners: the ways to turn logs into something that decides, by the names that the tables and figures use."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ilb.experiments.settings import Adcb, Recorded, Setting, Synthetic
+from ilb.model import LatentModel
+from ilb.offline.encoder_recipe import EncoderRecipe
+from ilb.offline.fit import fit_many
+from ilb.offline.mlp_reward import MLPRewardRecipe, decayed_mlp_recipe
+from ilb.offline.paper import PaperRecipe
+from ilb.offline.regression import RegressionRecipe, fit_regression_many
+from ilb.offline.regression_scores import score_regression
+from ilb.offline.reward_recipe import LinearRewardRecipe, RewardRecipe
+from ilb.offline.scores import FitScores, Truth, score_model
+from ilb.offline.tied import TiedRecipe, deep_tied_recipe
+from ilb.offline.training import Recipe
+from ilb.offline.vae import VAERecipe
+from ilb.offline.vae_released import released_vae_recipe
+from ilb.recurrent import RecurrentRegression
+
+Fitted = LatentModel | RecurrentRegression
+
+PAPER, PAPER_WIDE, OURS, VAE, REGRESSION = "LVM (paper)", "LVM (released width)", "LVM (ours)", "VAE", "Regression"
+VAE_RELEASED = "VAE (released)"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of learning: one model and its scores for each seed, and the CPU seconds that all took together."""
+
+    models: list[Fitted]
+    scores: list[FitScores]
+    cpu_seconds: float
+
+
+def learn(
+    name: str, setting: Setting, recorded: Sequence[Recorded], seeds: Sequence[int], effort: float = 1.0
+) -> Learned:
+    """Fit one model for each seed on the logs of its world, and score each on its test logs.
+
+    `effort` below 1 shortens the training by that factor, for a look in passing.
+    """
+    logs = [r.training.logs for r in recorded]
+    began = time.process_time()
+    if name == REGRESSION:
+        recipe = _shortened(RegressionRecipe(layers=_layers(setting)), effort)
+        recurrent = fit_regression_many(logs, recipe=recipe, seeds=seeds)
+        spent = time.process_time() - began
+        scores = [score_regression(m, r.test.logs, _truth(r)) for m, r in zip(recurrent, recorded, strict=True)]
+        return Learned(list(recurrent), scores, spent)
+    encoder = _shortened(ENCODERS[name](setting), effort)
+    reward = _reward(name, setting, effort)
+    models = fit_many(logs, latent_dim=setting.latent_dim, recipe=encoder, reward=reward, seeds=seeds)
+    spent = time.process_time() - began
+    scores = [
+        score_model(m, r.test.logs, _truth(r), (r.training.logs, Truth(r.training.latents, r.training.mean_rewards)))
+        for m, r in zip(models, recorded, strict=True)
+    ]
+    return Learned(list(models), scores, spent)
+
+
+def _truth(recorded: Recorded) -> Truth:
+    return Truth(recorded.test.latents, recorded.test.mean_rewards)
+
+
+def _layers(setting: Setting) -> int:
+    """As in the paper, networks have as many layers as the emission; those for ADCB have two unless it says more."""
+    return setting.layers if isinstance(setting, Synthetic | Adcb) else 2
+
+
+def _ours(setting: Setting) -> EncoderRecipe:
+    return TiedRecipe() if _layers(setting) < 4 else deep_tied_recipe()
+
+
+ENCODERS: dict[str, Callable[[Setting], EncoderRecipe]] = {
+    PAPER: lambda setting: PaperRecipe(layers=_layers(setting)),
+    PAPER_WIDE: lambda setting: PaperRecipe(layers=_layers(setting), width=2),
+    OURS: _ours,
+    VAE: lambda setting: VAERecipe(layers=_layers(setting)),
+    VAE_RELEASED: lambda setting: released_vae_recipe(_layers(setting)),
+}
+"""How each learner of the tables gets its encoder."""
+
+
+def _reward(name: str, setting: Setting, effort: float) -> RewardRecipe:
+    """Rewards that are not linear in z get a network, as in app:nonlinear_reward; ours has a heavier decay."""
+    if not isinstance(setting, Synthetic) or setting.reward == "linear":
+        return LinearRewardRecipe()
+    recipe: RewardRecipe = _shortened(decayed_mlp_recipe() if name == OURS else MLPRewardRecipe(), effort)
+    return recipe
+
+
+def _shortened(recipe: Any, effort: float) -> Any:
+    """Give a recipe whose trainings have `effort` times the steps."""
+    if effort >= 1:
+        return recipe
+    changed: dict[str, Any] = {
+        part.name: dataclasses.replace(
+            training,
+            steps=max(1, round(training.steps * effort)),
+            score_every=max(1, round(training.score_every * effort)),
+        )
+        for part in dataclasses.fields(recipe)
+        if isinstance(training := getattr(recipe, part.name), Recipe)
+    }
+    if isinstance(recipe, VAERecipe):
+        changed["epochs"] = max(1, round(recipe.epochs * effort))
+    return dataclasses.replace(recipe, **changed)

@@ -1,0 +1,75 @@
+"""Players: a policy and the model it stands on, as the figures name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from ilb.errors import DecisionError
+from ilb.experiments.learners import REGRESSION, Fitted
+from ilb.experiments.settings import Setting, Stationary
+from ilb.model import LatentModel
+from ilb.offline.ingredients import prepare_ingredients
+from ilb.offline.warm_start import fit_context_regression
+from ilb.online.arms import mab
+from ilb.online.linear import lin_ts, lin_ucb, stationary_policies
+from ilb.online.policy import AbstractPolicy
+from ilb.online.recurrent import regression_policy
+from ilb.online.roster import LATENT_POLICIES, ROSTER
+from ilb.recurrent import RecurrentRegression
+
+ORACLE = "oracle"
+WARM_RIDGE = 0.5
+"""The ridge of the warm start in the released toy."""
+
+
+class Player(NamedTuple):
+    """A policy by its name in the roster, and a model: a learner's name, `oracle`, or nothing."""
+
+    policy: str
+    model: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.policy}, {self.model}" if self.model and self.model != self.policy else self.policy
+
+
+def build_player(
+    policy: str, model: str, setting: Setting, seed: int, fitted: Fitted | None, horizon: int
+) -> AbstractPolicy:
+    """Build the policy for the world of one seed."""
+    if isinstance(setting, Stationary):
+        logged = fit_context_regression(setting.record(seed).training.logs, ridge=WARM_RIDGE)
+        return stationary_policies(logged, setting.reward_std, horizon)[policy]
+    if policy in MODEL_FREE:
+        return MODEL_FREE[policy](setting, seed)
+    if policy == REGRESSION:
+        if not isinstance(fitted, RecurrentRegression):
+            raise DecisionError(f"the policy {REGRESSION!r} plays a recurrent regression; got {fitted!r}.")
+        return regression_policy(fitted)
+    latent = setting.oracle(seed) if model == ORACLE else fitted
+    if not isinstance(latent, LatentModel):
+        raise DecisionError(f"the policy {policy!r} needs a latent model; {model!r} gave {latent!r}.")
+    latent = latent.bare()
+    if policy in LATENT_POLICIES:
+        return LATENT_POLICIES[policy](latent)
+    logs = setting.record(seed).training.logs
+    return ROSTER[policy](prepare_ingredients(latent, logs, horizon=horizon, seed=seed))
+
+
+def _mab(setting: Setting, seed: int) -> AbstractPolicy:
+    del seed
+    return mab(setting.actions, jnp.full(setting.actions, setting.reward_std**2))
+
+
+def _context_dim(setting: Setting, seed: int) -> int:
+    return setting.record(seed).training.logs.width
+
+
+MODEL_FREE: dict[str, Callable[[Setting, int], AbstractPolicy]] = {
+    "MAB": _mab,
+    "LinUCB": lambda setting, seed: lin_ucb(setting.actions, _context_dim(setting, seed), setting.reward_std),
+    "LinTS": lambda setting, seed: lin_ts(setting.actions, _context_dim(setting, seed), setting.reward_std),
+}
+"""Policies that need no model; as in the paper, they are told the true noise of rewards."""

@@ -1,0 +1,158 @@
+"""The report of a reproduction: one self-contained page, its figures as PNG, and every number as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ilb.experiments.claims import Claim, Judgement
+from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure
+from ilb.experiments.results import Results
+from ilb.experiments.runner import Failure, plan
+from ilb.plots.regret import save_figure, svg_of
+from ilb.report.page import Page
+from ilb.version import __version__
+
+KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
+VERSIONS = ("jax", "equinox", "optax", "numpy", "scipy", "scikit-learn")
+
+
+class Judged(NamedTuple):
+    """A claim, where it was tested, and what came of it."""
+
+    label: str
+    claim: Claim
+    judgement: Judgement
+
+
+def judge_all(experiments: Sequence[Experiment], results: Results) -> list[Judged]:
+    """Test every claim whose tasks are all done."""
+    return [
+        Judged(experiment.label, claim, claim.judge(results))
+        for experiment in experiments
+        if is_complete(experiment, results)
+        for claim in experiment.claims
+    ]
+
+
+def is_complete(experiment: Experiment, results: Results) -> bool:
+    """Say whether everything behind an experiment is stored."""
+    return all(task in results.store for task in experiment.tasks(results))
+
+
+def cpu_seconds(experiments: Sequence[Experiment], results: Results) -> float:
+    """Add up what the tasks of experiments took, each once."""
+    tasks = [task for wave in plan(experiments, results) for task in wave if task in results.store]
+    return float(sum(results.store.about(task)["cpu_seconds"] for task in tasks))
+
+
+def write_report(
+    experiments: Sequence[Experiment], results: Results, out: Path, failures: Sequence[Failure] = ()
+) -> list[Judged]:
+    """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
+    judged = judge_all(experiments, results)
+    done = [experiment for experiment in experiments if is_complete(experiment, results)]
+    exhibits = {experiment.label: experiment.show(results) for experiment in done}
+    page = Page(
+        "Identifiable Latent Bandits, reproduced",
+        f"Every table and figure of the paper beside what this library gives, and {len(judged)} of its claims with a "
+        "verdict.",
+    )
+    _write_summary(page, judged, results)
+    page.contents([(experiment.label, experiment.title) for experiment in done])
+    for experiment in done:
+        page.heading(experiment.title, experiment.label)
+        _write_exhibit(page, exhibits[experiment.label], out, folded=isinstance(experiment, RegretFigure))
+        for label, claim, judgement in judged:
+            if label == experiment.label:
+                _write_claim(page, claim, judgement)
+    _write_how(page, experiments, results, failures)
+    page.write(out / "index.html", f"Made by ilb {__version__}. Make it again: ilb reproduce all")
+    (out / "reproduction.json").write_text(json.dumps(_plain(exhibits, judged, results), indent=1) + "\n")
+    return judged
+
+
+def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> None:
+    if results.size.effort < 1:
+        page.paragraph(
+            f"This is a run at scale {results.size.scale:g}, with shortened logs, training and horizon: it shows that "
+            "everything works and says nothing about the paper."
+        )
+    counts = {verdict: sum(j.judgement.verdict == verdict for j in judged) for verdict in KINDS}
+    page.paragraph(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
+    rows = [[j.judgement.verdict, j.claim.says, j.label] for j in judged]
+    page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
+
+
+def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> None:
+    for name, figure in exhibit.figures.items():
+        save_figure(figure, out / f"{name}.png")
+        page.figure(svg_of(figure), "Lines are means, bands one standard error." if folded else "")
+    for table in exhibit.tables:
+        caption = f"{table.caption}: mean ± standard error / median" if folded else ""
+        page.table(table.header, table.rows, folded=caption)
+    for remark in exhibit.remarks:
+        page.paragraph(remark)
+
+
+def _write_claim(page: Page, claim: Claim, judgement: Judgement) -> None:
+    evidence = [f"{comparison.verdict}: {comparison}" for comparison in judgement.comparisons]
+    text = f"{claim.says} ({claim.where})"
+    page.verdict(KINDS[judgement.verdict], judgement.verdict.capitalize() + ":", text, evidence, claim.remark)
+
+
+def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, failures: Sequence[Failure]) -> None:
+    size = results.size
+    page.heading("How it was run")
+    page.paragraph(
+        f"Scale {size.scale:g}: {sum(map(len, size.table_blocks))} fits for each row of a table; in figures "
+        f"{len(size.figure_seeds)} worlds, each with a fit of its own, and {size.instances} new instances in each, "
+        f"{size.horizon():,} rounds. Fits and worlds have the seeds 0, 1, …; all policies meet the same instances, "
+        "contexts and rewards. Standard errors are the larger of those over worlds and over instances; fits are "
+        "compared seed by seed."
+    )
+    page.table(
+        ["experiment", "CPU minutes, with the fits it shares"],
+        [[experiment.label, f"{cpu_seconds([experiment], results) / 60:.1f}"] for experiment in experiments]
+        + [["all, each task once", f"{cpu_seconds(experiments, results) / 60:.1f}"]],
+    )
+    versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
+    page.paragraph(f"ilb {__version__}, Python {platform.python_version()}, {versions}; {platform.machine()}.")
+    warned = sorted({text for task in _tasks(experiments, results) for text in results.store.about(task)["warnings"]})
+    if warned:
+        page.table(["what the library warned of"], [[text] for text in warned], folded="Warnings during the run")
+    for failure in failures:
+        page.paragraph(f"Failed: {failure.task}. {failure.error}")
+
+
+def _tasks(experiments: Sequence[Experiment], results: Results) -> list[Any]:
+    return [task for wave in plan(experiments, results) for task in wave if task in results.store]
+
+
+def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Results) -> dict[str, Any]:
+    return {
+        "scale": results.size.scale,
+        "claims": [
+            {
+                "name": j.claim.name,
+                "label": j.label,
+                "says": j.claim.says,
+                "verdict": j.judgement.verdict,
+                "comparisons": [
+                    {"says": c.says, "difference": c.difference, "standard_error": c.standard_error}
+                    for c in j.judgement.comparisons
+                ],
+            }
+            for j in judged
+        ],
+        "tables": {
+            label: [
+                {"caption": t.caption, "header": list(t.header), "rows": [list(r) for r in t.rows]} for t in e.tables
+            ]
+            for label, e in exhibits.items()
+        },
+    }

@@ -1,0 +1,124 @@
+"""Results: what the stored tables say, by setting, player and learner, with standard errors that know their design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ilb.experiments.players import Player
+from ilb.experiments.settings import Setting
+from ilb.experiments.size import Size
+from ilb.experiments.store import Store
+from ilb.experiments.tasks import FitTask, PlayTask
+
+
+class Estimate(NamedTuple):
+    """A mean and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+class Curve(NamedTuple):
+    """Cumulative regret at some rounds."""
+
+    rounds: Int[np.ndarray, " rounds"]
+    mean: Float[np.ndarray, " rounds"]
+    standard_error: Float[np.ndarray, " rounds"]
+    median: Float[np.ndarray, " rounds"]
+
+
+def clustered(values: Float[np.ndarray, "worlds instances *rest"]) -> tuple[np.ndarray, np.ndarray]:
+    """Give the mean and its standard error where instances of one world share that world.
+
+    The error is the larger of that over instances and that over worlds: few worlds say little of their own spread, and
+    taking them as independent instances would say too much.
+    """
+    worlds, instances = values.shape[:2]
+    mean = values.mean(axis=(0, 1), dtype=np.float64)
+    flat = values.reshape(worlds * instances, *values.shape[2:]).astype(np.float64)
+    over_instances = flat.std(axis=0, ddof=1) / np.sqrt(len(flat)) if len(flat) > 1 else np.full(mean.shape, np.nan)
+    if worlds < 2:
+        return mean, over_instances
+    over_worlds = values.mean(axis=1, dtype=np.float64).std(axis=0, ddof=1) / np.sqrt(worlds)
+    return mean, np.maximum(over_instances, over_worlds)
+
+
+@dataclass
+class Results:
+    """The outcomes of a reproduction of one size; asking for one that was not run raises a KeyError."""
+
+    store: Store
+    size: Size
+    _kept: dict[PlayTask, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def play_task(self, setting: Setting, player: Player, horizon: int = 2000) -> PlayTask:
+        """Name the task that plays a player in a setting at this size."""
+        fit_seeds = () if player.model in ("", "oracle") else self.size.table_blocks[0]
+        return PlayTask(
+            setting.shrunk(self.size.effort),
+            player.policy,
+            player.model,
+            self.size.figure_seeds,
+            self.size.instances,
+            self.size.horizon(horizon),
+            self.size.effort if fit_seeds else 1.0,
+            fit_seeds,
+        )
+
+    def fit_tasks(self, setting: Setting, learner: str) -> list[FitTask]:
+        """Name the tasks that fit a learner for a table: one for each block of seeds."""
+        shrunk = setting.offline().shrunk(self.size.effort)
+        return [FitTask(shrunk, learner, block, self.size.effort) for block in self.size.table_blocks]
+
+    def regret(
+        self, setting: Setting, player: Player, horizon: int = 2000
+    ) -> tuple[Int[np.ndarray, " rounds"], Float[np.ndarray, "worlds instances rounds"]]:
+        """Give the cumulative regret of every instance at the rounds that were kept."""
+        task = self.play_task(setting, player, horizon)
+        if task not in self._kept:
+            if task not in self.store:
+                raise KeyError(f"{player} in {setting} was not played at this size.")
+            table = self.store.table(task)
+            rounds = np.unique(table["round"].to_numpy())
+            values = table["regret"].to_numpy().reshape(len(task.seeds), task.instances, len(rounds))
+            self._kept[task] = (rounds, values)
+        return self._kept[task]
+
+    def curve(self, setting: Setting, player: Player, horizon: int = 2000) -> Curve:
+        """Summarise the regret of a player."""
+        rounds, values = self.regret(setting, player, horizon)
+        return Curve(rounds, *clustered(values), np.median(values, axis=(0, 1)))
+
+    def regret_at(self, setting: Setting, player: Player, at: float, horizon: int = 2000) -> np.ndarray:
+        """Give the regret of every instance up to a share `at` of the horizon: 1 is its end."""
+        rounds, values = self.regret(setting, player, horizon)
+        wanted = max(1, round(at * rounds[-1]))
+        return np.asarray(values[..., np.abs(rounds - wanted).argmin()])
+
+    def scores(self, setting: Setting, learner: str, metric: str) -> Float[np.ndarray, " seeds"]:
+        """Give a score of every fit of a learner."""
+        columns = []
+        for task in self.fit_tasks(setting, learner):
+            if task not in self.store:
+                raise KeyError(f"{learner} in {setting} was not fitted at this size.")
+            columns.append(self.store.table(task)[metric].to_numpy(zero_copy_only=False).astype(float))
+        return np.concatenate(columns)
+
+    def score(self, setting: Setting, learner: str, metric: str) -> Estimate:
+        """Average a score over fits, with the standard error over them (over test instances if there is one fit)."""
+        values = self.scores(setting, learner, metric)
+        if len(values) > 1:
+            return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+        return Estimate(float(values[0]), float(self.scores(setting, learner, f"{metric}_se")[0]))
+
+
+def mean_of(values: Sequence[float]) -> Estimate:
+    """Average some independent numbers."""
+    array = np.asarray(values, float)
+    error = array.std(ddof=1) / np.sqrt(len(array)) if len(array) > 1 else float("nan")
+    return Estimate(float(array.mean()), float(error))

@@ -1,0 +1,53 @@
+"""How large a reproduction is: the paper's size, or a share of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ilb.errors import IlbError
+
+FIT_SEEDS, FIGURE_WORLDS, INSTANCES, HORIZON = 10, 5, 200, 2000
+BLOCK = 5
+"""Seeds that are fitted at once: tables take two blocks and figures the first, so they share its fits."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What `--scale` stands for.
+
+    Tables have ten fits for each row, as in the paper. Figures have 1000 instances (the paper: 200 or 1000), 200 in
+    each of five worlds with a fit of its own, where the paper has one world and one fit. Below 0.1, logs, training and
+    horizon shrink as well: such a run shows that everything works and says nothing about the paper.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale <= 1:
+            raise IlbError(f"--scale must be above 0 and at most 1 (the paper's size); got {self.scale}.")
+
+    @property
+    def table_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The seeds of a table's row, in blocks that are fitted at once."""
+        count = max(1, round(FIT_SEEDS * self.scale))
+        seeds = range(count)
+        return tuple(tuple(seeds[first : first + BLOCK]) for first in range(0, count, BLOCK))
+
+    @property
+    def figure_seeds(self) -> tuple[int, ...]:
+        """The worlds of a figure: the first block of a table's seeds, or the first of them."""
+        return self.table_blocks[0][: max(1, round(FIGURE_WORLDS * self.scale))]
+
+    @property
+    def instances(self) -> int:
+        """Instances played in each world."""
+        return max(3, round(INSTANCES * self.scale))
+
+    def horizon(self, full: int = HORIZON) -> int:
+        """Rounds of each instance."""
+        return max(12, round(full * self.effort))
+
+    @property
+    def effort(self) -> float:
+        """The share of training, logs and horizon that is left."""
+        return min(1.0, 10 * self.scale)

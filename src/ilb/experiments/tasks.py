@@ -1,0 +1,189 @@
+"""Tasks: the units of work. A task is a value, and its outcome is a function of that value alone.
+
+Whatever process, machine or order it runs in, the same task gives the same numbers; that is what lets outcomes be kept
+under the hash of their task, and a run be interrupted, resumed and spread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import jax.random as jr
+import numpy as np
+import pyarrow as pa
+
+from ilb.errors import IlbWarning
+from ilb.experiments.learners import Fitted, learn
+from ilb.experiments.players import build_player
+from ilb.experiments.settings import Setting, describe_setting
+from ilb.simulation import simulate
+from ilb.version import __version__
+
+REVISION = 1
+"""Raised when a change of the code changes numbers: outcomes of another revision are computed anew."""
+
+CURVE_POINTS = 48
+"""Rounds at which the regret of every instance is kept, besides those that tables and claims ask for."""
+
+MARKED_ROUNDS = (10, 20, 50, 100, 200, 500, 1000, 2000)
+PLAYING_KEY = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task leaves behind: a table, models if it fitted any, and what it cost and warned of."""
+
+    table: pa.Table
+    models: tuple[Fitted, ...] = ()
+    cpu_seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class Task(Protocol):
+    """A frozen value that can be run."""
+
+    def needs(self) -> tuple[Task, ...]:
+        """Name the tasks whose outcomes this one starts from."""
+        ...
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        """Do the work; `inputs` are the outcomes of `needs`, in that order."""
+        ...
+
+    def weight(self) -> float:
+        """Estimate the CPU seconds, for the time left and the order of work."""
+        ...
+
+
+def content_of(task: Any) -> dict[str, Any]:
+    """Write a task as plain values: what its hash is made of."""
+    return {"task": type(task).__name__, "ilb": __version__, "revision": REVISION, **_plain(task)}
+
+
+def _plain(value: Any) -> Any:
+    plain = asdict(value)
+    if "setting" in plain:
+        plain["setting"] = {"kind": type(value.setting).__name__, **plain["setting"]}
+    return plain
+
+
+def hash_of(task: Any) -> str:
+    """Name a task by its content."""
+    return hashlib.sha256(json.dumps(content_of(task), sort_keys=True).encode()).hexdigest()[:20]
+
+
+def run_task(task: Task, inputs: Sequence[Outcome]) -> Outcome:
+    """Run a task, measure its CPU time, and keep what the library warned of instead of printing it."""
+    began = time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", IlbWarning)
+        outcome = task.run(inputs)
+    said = sorted({f"{w.category.__name__}: {w.message}" for w in caught if issubclass(w.category, IlbWarning)})
+    return Outcome(outcome.table, outcome.models, time.process_time() - began, tuple(said))
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Learn one model for each seed, all at once, and score them on unseen instances."""
+
+    setting: Setting
+    learner: str
+    seeds: tuple[int, ...]
+    effort: float = 1.0
+
+    def needs(self) -> tuple[Task, ...]:
+        """Nothing: logs are recorded on the way."""
+        return ()
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        """Record, fit, score."""
+        del inputs
+        recorded = [self.setting.record(seed) for seed in self.seeds]
+        learned = learn(self.learner, self.setting, recorded, self.seeds, self.effort)
+        columns: dict[str, list[Any]] = {
+            "setting": [describe_setting(self.setting)] * len(self.seeds),
+            "learner": [self.learner] * len(self.seeds),
+            "seed": list(self.seeds),
+            "fit_cpu_seconds": [learned.cpu_seconds / len(self.seeds)] * len(self.seeds),
+        }
+        for name in learned.scores[0]._fields:
+            scores = [getattr(line, name) for line in learned.scores]
+            columns[name] = [None if score is None else score.value for score in scores]
+            columns[f"{name}_se"] = [None if score is None else score.standard_error for score in scores]
+        return Outcome(pa.table(columns), tuple(learned.models))
+
+    def weight(self) -> float:
+        """Go by what each learner takes for a seed at full size on one core."""
+        seconds = FIT_SECONDS.get(self.learner, 10.0)
+        return (8 + seconds * len(self.seeds) * self.effort) * (1.0 if getattr(self.setting, "layers", 2) < 4 else 1.6)
+
+
+FIT_SECONDS: Mapping[str, float] = {"LVM (ours)": 2.0, "LVM (paper)": 10.0, "VAE": 8.0, "Regression": 12.0}
+"""CPU seconds a seed, roughly, for the progress display."""
+
+
+@dataclass(frozen=True)
+class PlayTask:
+    """Play one policy on one model, in the worlds of some seeds; every policy meets the same instances there."""
+
+    setting: Setting
+    policy: str
+    model: str
+    seeds: tuple[int, ...]
+    instances: int
+    horizon: int
+    effort: float = 1.0
+    fit_seeds: tuple[int, ...] = field(default=())
+
+    def needs(self) -> tuple[Task, ...]:
+        """The fits of the model, if it is learned, and the recurrent net if the policy is that."""
+        if self.model in ("", "oracle"):
+            return ()
+        return (FitTask(self.setting.offline(), self.model, self.fit_seeds or self.seeds, self.effort),)
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        """Build the policy for each world and play."""
+        fitted = dict(zip(self.fit_seeds or self.seeds, inputs[0].models, strict=True)) if inputs else {}
+        rounds = kept_rounds(self.horizon)
+        pieces = []
+        for seed in self.seeds:
+            policy = build_player(self.policy, self.model, self.setting, seed, fitted.get(seed), self.horizon)
+            key = jr.fold_in(jr.key(seed), PLAYING_KEY)
+            history = simulate(key, self.setting.playground(seed), policy, self.instances, self.horizon)
+            regret = history.cumulative_regret()[:, rounds - 1].astype(np.float32)
+            pieces.append(
+                pa.table(
+                    {
+                        "seed": np.full(regret.size, seed, np.int16),
+                        "instance": np.repeat(np.arange(self.instances, dtype=np.int32), len(rounds)),
+                        "round": np.tile(rounds.astype(np.int32), self.instances),
+                        "regret": regret.ravel(),
+                    }
+                )
+            )
+        table = pa.concat_tables(pieces)
+        for name, value in (
+            ("model", self.model),
+            ("policy", self.policy),
+            ("setting", describe_setting(self.setting)),
+        ):
+            column = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int8), [value])
+            table = table.add_column(0, name, column)
+        return Outcome(table)
+
+    def weight(self) -> float:
+        """Go by rounds, and a few seconds of compiling."""
+        slow = 5.0 if self.policy == "Regression" else 1.0
+        return 3 + slow * len(self.seeds) * self.instances * self.horizon * 2e-6
+
+
+def kept_rounds(horizon: int) -> np.ndarray:
+    """Choose the rounds at which regret is kept: evenly on a log scale, and the marked ones."""
+    spread = np.geomspace(1, horizon, CURVE_POINTS).round().astype(int)
+    return np.unique([*spread, *(mark for mark in MARKED_ROUNDS if mark <= horizon), horizon])

@@ -1,0 +1,78 @@
+"""A grid of regret curves: a column for each setting, a row for each group of players, one legend for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ilb.plots.style import SIZES, line_of
+
+DIRECT_FLOOR = 0.05
+"""Regret below this is not told apart on the log axis."""
+
+
+class Line(NamedTuple):
+    """The curve of one player."""
+
+    policy: str
+    model: str
+    rounds: Int[np.ndarray, " rounds"]
+    mean: Float[np.ndarray, " rounds"]
+    standard_error: Float[np.ndarray, " rounds"]
+    median: Float[np.ndarray, " rounds"]
+
+    @property
+    def name(self) -> str:
+        """The name in the legend."""
+        return f"{self.policy}, {self.model}" if self.model and self.model != self.policy else self.policy
+
+
+class PanelGrid(NamedTuple):
+    """Lines by row and column, with titles."""
+
+    lines: Sequence[Sequence[Sequence[Line]]]
+    columns: Sequence[str]
+    rows: Sequence[str]
+
+
+def plot_panels(grid: PanelGrid) -> Figure:
+    """Draw mean cumulative regret with bands of one standard error; both axes are logarithmic."""
+    rows, columns = len(grid.rows), len(grid.columns)
+    with mpl.rc_context(SIZES):
+        figure = Figure(figsize=(min(3.1 * columns + 2.4, 13), 3.1 * rows + 0.4), layout="constrained")
+        parts = figure.subfigures(rows, 1, squeeze=False)[:, 0]
+        for number, (part, row) in enumerate(zip(parts, grid.lines, strict=True)):
+            axes = part.subplots(1, columns, squeeze=False, sharey=True)[0]
+            for axis, lines, title in zip(axes, row, grid.columns, strict=True):
+                _draw(axis, lines)
+                if number == 0:
+                    axis.set_title(title, fontsize=9.5)
+            axes[0].set_ylabel("mean cumulative regret")
+            handles, labels = axes[0].get_legend_handles_labels()
+            heading = grid.rows[number] or None
+            part.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8, title=heading)
+        # The layout of many panels takes seconds: it is found once, not again for every file that is written.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    return figure
+
+
+def _draw(axis: Axes, lines: Sequence[Line]) -> None:
+    for line in lines:
+        look = line_of(line.policy, line.model)
+        mean = np.maximum(line.mean, DIRECT_FLOOR)
+        axis.plot(line.rounds, mean, label=line.name, linewidth=1.5, **look)
+        low = np.maximum(line.mean - line.standard_error, DIRECT_FLOOR)
+        axis.fill_between(
+            line.rounds, low, line.mean + line.standard_error, color=look["color"], alpha=0.15, linewidth=0
+        )
+    horizon = max((int(line.rounds[-1]) for line in lines), default=2)
+    axis.set(xscale="log", yscale="log", xlabel="round", xlim=(1, max(horizon, 2)))
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter("{x:g}")

@@ -1,0 +1,312 @@
+"""Every experiment runs at a tiny size; outcomes are functions of their tasks, and runs can be stopped and resumed."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ilb.errors import IlbError
+from ilb.experiments.catalogue import EXPERIMENTS
+from ilb.experiments.claims import Claim, Comparison, combine, less_regret
+from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreTable
+from ilb.experiments.learners import OURS
+from ilb.experiments.players import Player
+from ilb.experiments.reproduction import write_report
+from ilb.experiments.results import Results, clustered
+from ilb.experiments.runner import plan, run
+from ilb.experiments.settings import Adcb, Stationary, Synthetic, describe_setting
+from ilb.experiments.size import Size
+from ilb.experiments.store import Store
+from ilb.experiments.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
+from ilb.experiments.truth_tasks import BoundTask
+from ilb.offline.scores import FitScores
+
+TINY = Size(0.001)
+PAPER_LABELS = Path(__file__).parents[2] / "shared" / "paper" / "identifiable-latent-bandits.tex"
+
+
+ALL = list(EXPERIMENTS.values())
+
+
+def tasks_of(experiments, results):
+    return [task for wave in plan(experiments, results) for task in wave]
+
+
+def made_up(task):
+    """An outcome of the right shape without any work: what is drawn and judged does not ask where it comes from."""
+    rng = np.random.default_rng(int(hash_of(task), 16) % 2**32)
+    if isinstance(task, FitTask):
+        scores = {name: rng.uniform(0.5, 1, len(task.seeds)) for name in FitScores._fields}
+        errors = {f"{name}_se": np.full(len(task.seeds), 0.01) for name in FitScores._fields}
+        return pa.table({"seed": task.seeds, "fit_cpu_seconds": np.ones(len(task.seeds)), **scores, **errors})
+    if isinstance(task, PlayTask):
+        rounds = kept_rounds(task.horizon)
+        shape = (len(task.seeds) * task.instances, len(rounds))
+        regret = np.cumsum(rng.exponential(size=shape), axis=1).ravel()
+        return pa.table({"round": np.tile(rounds, shape[0]), "regret": regret.astype(np.float32)})
+    if isinstance(task, BoundTask):
+        ones = np.ones(task.instances)
+        return pa.table({"gap": ones / 2, "regret": ones, "regret_se": ones / 10, "bound": 9 * ones})
+    return pa.table({"z": rng.uniform(0.05, 0.25, task.instances)})
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A store in which every task of every experiment is done, with made-up numbers."""
+    out = tmp_path_factory.mktemp("filled")
+    results = Results(Store(out), Size(0.02))
+    for task in tasks_of(ALL, results):
+        results.store.put(task, Outcome(made_up(task)))
+    return results, out
+
+
+@pytest.mark.parametrize("label", EXPERIMENTS)
+def test_every_experiment_is_shown_and_its_claims_are_judged(filled, label):
+    results, _ = filled
+    experiment = EXPERIMENTS[label]
+    exhibit = experiment.show(results)
+    assert exhibit.figures or exhibit.tables
+    for table in exhibit.tables:
+        assert all(len(row) == len(table.header) for row in table.rows)
+    for claim in experiment.claims:
+        judgement = claim.judge(results)
+        assert judgement.comparisons
+        assert all(np.isfinite(comparison.difference) for comparison in judgement.comparisons), claim.name
+
+
+def test_the_report_is_one_page_with_everything_in_it(filled):
+    results, out = filled
+    some = [EXPERIMENTS[label] for label in ("tab:test", "fig:nonlinear_reward", "fig:ATE_a", "thm:id_latent")]
+    judged = write_report(some, results, out)
+    page = (out / "index.html").read_text()
+    assert page.count("<svg") == sum(not isinstance(experiment, ScoreTable) for experiment in some)
+    assert not re.search(r'(src|href)="https?://', page)
+    assert all(f'id="{experiment.label}"' in page for experiment in some)
+    stored = json.loads((out / "reproduction.json").read_text())
+    assert [claim["name"] for claim in stored["claims"]] == [j.claim.name for j in judged]
+    assert "says nothing about the paper" in page
+
+
+def test_a_second_run_computes_nothing(filled):
+    results, _ = filled
+    asked = []
+
+    class Watcher:
+        def started(self, tasks, weight, stored):
+            asked.append((tasks, stored))
+
+        def finished(self, task, outcome):
+            raise AssertionError(task)
+
+    assert run(ALL, results, monitor=Watcher()) == []
+    assert asked == [(0, len(tasks_of(ALL, results)))]
+
+
+class Chosen:
+    """Some tasks of an experiment, as an experiment."""
+
+    def __init__(self, tasks):
+        self.chosen = tasks
+
+    def tasks(self, results):
+        return self.chosen
+
+
+def covering(results):
+    """A few tasks of every experiment: together every learner and every kind of task and setting.
+
+    Policies have a conformance suite of their own.
+    """
+    seen, chosen = set(), {}
+    for experiment in ALL:
+        chosen[experiment.label] = []
+        for task in experiment.tasks(results):
+            kinds = {type(task), type(task.setting), experiment.label}
+            kinds.add(getattr(task, "learner", getattr(task, "model", None)))
+            if not kinds <= seen:
+                seen |= kinds
+                chosen[experiment.label].append(task)
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def covered(tmp_path_factory):
+    results = Results(Store(tmp_path_factory.mktemp("covered")), TINY)
+    chosen = covering(results)
+    failures = run([Chosen(tasks) for tasks in chosen.values()], results)
+    return results, chosen, failures
+
+
+@pytest.mark.parametrize("label", EXPERIMENTS)
+def test_tasks_of_every_experiment_run_at_a_tiny_size(covered, label):
+    results, chosen, failures = covered
+    assert chosen[label]
+    assert not failures, "\n".join(f"{failure.task}: {failure.error}" for failure in failures)
+    for task in chosen[label]:
+        table = results.store.table(task)
+        assert len(table)
+        if isinstance(task, PlayTask):
+            # What is made up above has the columns and the order of what is real.
+            rounds = kept_rounds(task.horizon)
+            regret = table["regret"].to_numpy().reshape(-1, len(rounds))
+            assert np.array_equal(table["round"].to_numpy()[: len(rounds)], rounds)
+            assert np.all(np.diff(regret, axis=1) >= -1e-4)
+            assert set(made_up(task).column_names) <= set(table.column_names)
+        else:
+            assert set(made_up(task).column_names) <= set(table.column_names)
+
+
+def test_claims_have_names_of_their_own_and_are_many():
+    names = [claim.name for experiment in EXPERIMENTS.values() for claim in experiment.claims]
+    assert len(set(names)) == len(names) >= 18
+
+
+@pytest.mark.skipif(not PAPER_LABELS.exists(), reason="the paper's source is not here")
+def test_every_figure_and_table_of_results_in_the_paper_is_in_the_catalogue():
+    text = PAPER_LABELS.read_text()
+    labels = set(re.findall(r"\\label\{((?:fig|tab|table):[^}]+|OOD[^}]+)\}", text))
+    drawings = {"fig:ilb-plan", "fig:scm", "fig:cpg-bias", "tab:notation", "tab:comparison"}
+    panels = {"fig:noise-reward-a", "fig:noise-reward-b", "fig:noise-reward-c"}
+    assert labels - drawings - panels <= set(EXPERIMENTS)
+
+
+# The smallest experiment: a setting and two players that need no fit.
+
+SMALL = RegretFigure(
+    label="small",
+    title="two players",
+    panels=(Panel("standard", Synthetic()),),
+    groups=(Group("", (Player("MAB"), Player("CPG", "oracle"))),),
+)
+
+
+def outcome_tables(results):
+    return [results.store.table(task) for wave in plan([SMALL], results) for task in wave]
+
+
+def test_jobs_and_a_resume_change_no_number(tmp_path):
+    whole, pieces = Results(Store(tmp_path / "a"), TINY), Results(Store(tmp_path / "b"), TINY)
+    assert not run([SMALL], whole, jobs=1)
+    first = replace(SMALL, groups=(Group("", (Player("MAB"),)),))
+    assert not run([first], pieces, jobs=1)
+    assert not run([SMALL], pieces, jobs=2)
+    for one, other in zip(outcome_tables(whole), outcome_tables(pieces), strict=True):
+        assert one.equals(other)
+
+
+def test_an_interrupted_run_keeps_what_was_done(tmp_path):
+    results = Results(Store(tmp_path), TINY)
+
+    class Impatient:
+        def started(self, tasks, weight, stored):
+            self.tasks = tasks
+
+        def finished(self, task, outcome):
+            raise KeyboardInterrupt
+
+    watcher = Impatient()
+    with pytest.raises(KeyboardInterrupt):
+        run([SMALL], results, monitor=watcher)
+    stored = [task for wave in plan([SMALL], results) for task in wave if task in results.store]
+    assert len(stored) == 1 < watcher.tasks
+
+
+def test_a_failing_task_does_not_take_the_others_with_it(tmp_path):
+    broken = replace(SMALL, groups=(Group("", (Player("MAB"), Player("CPG", "oracle"), Player("no such", "oracle"))),))
+    results = Results(Store(tmp_path), TINY)
+    failures = run([broken], results)
+    assert [failure.task.policy for failure in failures] == ["no such"]
+    assert len([task for wave in plan([broken], results) for task in wave if task in results.store]) == 2
+
+
+def test_an_unknown_backend_is_named(tmp_path):
+    with pytest.raises(IlbError, match="loky, dask, ray"):
+        run([SMALL], Results(Store(tmp_path), TINY), backend="threads")
+
+
+def test_a_task_is_known_by_its_content():
+    task = PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
+    assert hash_of(task) == hash_of(PlayTask(Synthetic(), "MAB", "", (0,), 3, 12))
+    others = [
+        PlayTask(Synthetic(actions=10), "MAB", "", (0,), 3, 12),
+        PlayTask(Synthetic(), "LinUCB", "", (0,), 3, 12),
+        PlayTask(Adcb(), "MAB", "", (0,), 3, 12),
+        PlayTask(Synthetic(), "MAB", "", (1,), 3, 12),
+    ]
+    assert len({hash_of(other) for other in [task, *others]}) == 5
+
+
+def test_shifted_settings_share_their_fits():
+    task = PlayTask(Synthetic(latent_shift=2.0), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
+    assert task.needs() == (FitTask(Synthetic(), OURS, (0,), 1.0),)
+
+
+def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
+    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
+    assert task not in store
+    store.put(task, Outcome(pa.table({"regret": [1.0, 2.0]}), (), 1.5, ("careful",)))
+    assert store.table(task).column("regret").to_pylist() == [1.0, 2.0]
+    about = store.about(task)
+    assert about["cpu_seconds"] == 1.5
+    assert about["warnings"] == ["careful"]
+    assert about["content"]["policy"] == "MAB"
+
+
+def test_warnings_of_a_task_are_kept_and_not_raised():
+    outcome = run_task(FitTask(Synthetic(instances=12, length=25, actions=50, test_instances=12), OURS, (0,), 0.01), ())
+    assert any("RareActionWarning" in text for text in outcome.warnings)
+
+
+def test_rounds_are_kept_on_a_log_scale_with_the_marked_ones():
+    rounds = kept_rounds(2000)
+    assert {1, 20, 100, 500, 1000, 2000} <= set(rounds.tolist())
+    assert len(rounds) < 60
+    assert kept_rounds(12)[-1] == 12
+
+
+def test_clustered_errors_are_those_of_worlds_where_worlds_differ():
+    rng = np.random.default_rng(0)
+    same = rng.normal(size=(5, 200))
+    mean, error = clustered(same)
+    assert mean == pytest.approx(same.mean())
+    assert error == pytest.approx(max(same.std(ddof=1) / np.sqrt(1000), same.mean(axis=1).std(ddof=1) / np.sqrt(5)))
+    apart = same + 10 * rng.normal(size=(5, 1))
+    assert clustered(apart)[1] == pytest.approx(apart.mean(axis=1).std(ddof=1) / np.sqrt(5))
+
+
+def test_verdicts_need_two_standard_errors():
+    assert Comparison("", 2.1, 1.0).verdict == "holds"
+    assert Comparison("", 1.9, 1.0).verdict == "undecided"
+    assert Comparison("", -2.1, 1.0).verdict == "does not hold"
+    assert combine(["holds", "undecided"]) == "undecided"
+    assert combine(["holds", "does not hold", "undecided"]) == "does not hold"
+    assert combine([]) == "undecided"
+
+
+def test_players_are_compared_on_the_same_instances(tmp_path):
+    results = Results(Store(tmp_path), Size(0.005))
+    run([SMALL], results)
+    better, worse = Player("CPG", "oracle"), Player("MAB")
+    claim = Claim("c", "here", "says", lambda r: [less_regret(r, Synthetic(), better, worse)])
+    (comparison,) = claim.judge(results).comparisons
+    by_hand = results.regret_at(Synthetic(), worse, 1.0) - results.regret_at(Synthetic(), better, 1.0)
+    assert comparison.difference == pytest.approx(by_hand.mean())
+    assert comparison.difference > 0
+
+
+def test_sizes_shrink_and_refuse_nonsense():
+    assert Size().table_blocks == (tuple(range(5)), tuple(range(5, 10)))
+    assert Size().figure_seeds == tuple(range(5))
+    assert (Size(0.1).instances, Size(0.1).horizon(), Size(0.1).effort) == (20, 2000, 1.0)
+    assert Size(0.02).horizon() == 400
+    with pytest.raises(IlbError, match="--scale"):
+        Size(0)
+
+
+def test_settings_are_named_by_what_is_special():
+    assert describe_setting(Stationary()) == "Stationary()"
+    assert describe_setting(Adcb(rewards="released")) == "Adcb(rewards='released')"
