@@ -12,10 +12,11 @@ from ilb.errors import IlbWarning
 from ilb.networks import random_maxout_mlp
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
+from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
 from ilb.offline.tied import TiedRecipe
-from ilb.offline.training import CosineAdam, MomentumSGD, Recipe
-from ilb.offline.vae import DecayedAdam, GaussianLikelihood, Standardised, VAERecipe
+from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Recipe
+from ilb.offline.vae import GaussianLikelihood, VAERecipe
 
 SMALL = {
     "tied": TiedRecipe(layers=3, training=Recipe(600, CosineAdam(0.02), score_every=200)),
@@ -30,7 +31,7 @@ SMALL = {
         neck=8,
         likelihood=GaussianLikelihood(0.1),
         scaling=Standardised(),
-        optimiser=DecayedAdam(0.003),
+        optimiser=Adam(0.003, 1e-3),
         epochs=30,
         patience=30,
     ),

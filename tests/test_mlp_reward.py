@@ -18,16 +18,16 @@ from ilb.model import LatentModel
 from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
-from ilb.offline.mlp_reward import Adam, CellGrid, MLPRewardRecipe, RewardLoss, decayed_mlp_recipe
+from ilb.offline.mlp_reward import CellGrid, MLPRewardRecipe, RewardLoss, decayed_mlp_recipe
 from ilb.offline.reward import Cells, reward_cells
 from ilb.offline.reward_recipe import LinearRewardRecipe, RewardTask
-from ilb.offline.training import Curve, Recipe
+from ilb.offline.training import Adam, Curve, Recipe
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
 from ilb.types import silent
 
 INSTANCES, LENGTH, DIM, ACTIONS = 400, 24, 2, 3
 # One recipe and one size for most tests: they share a compilation.
-QUICK = MLPRewardRecipe(hidden=(16, 16), training=Recipe(1000, Adam(5e-3), score_every=100, patience=5))
+QUICK = MLPRewardRecipe(hidden=(16, 16), training=Recipe(1000, Adam(5e-3, 1e-4), score_every=100, patience=5))
 THETA = np.array([[1.0, 0.5, 0.2], [-0.7, 0.8, 0.0], [0.3, -1.0, -0.4]])
 
 

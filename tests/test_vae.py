@@ -16,17 +16,14 @@ from ilb.logs import Logs
 from ilb.networks import Affine, DenseMLP
 from ilb.offline.encoder_recipe import whiten
 from ilb.offline.encodings import encode_contexts
-from ilb.offline.training import CosineAdam, Recipe, minimise
+from ilb.offline.scaling import MinMax, Standardised, Whitened
+from ilb.offline.training import Adam, CosineAdam, Recipe, minimise
 from ilb.offline.vae import (
     ContextRows,
-    DecayedAdam,
     GaussianLikelihood,
-    MinMax,
     NegativeELBO,
-    Standardised,
     VAEParams,
     VAERecipe,
-    Whitened,
     divergence_from_prior,
     hold_out_instances,
     stack_contexts,
@@ -79,7 +76,7 @@ def logs():
 @pytest.fixture(scope="module")
 def idle(logs):
     """A model whose training changes nothing, so that only the stopping rule acts."""
-    return fit(logs, latent_dim=3, recipe=VAERecipe(optimiser=DecayedAdam(0.0, 0.0), epochs=50, patience=3))
+    return fit(logs, latent_dim=3, recipe=VAERecipe(optimiser=Adam(0.0, 0.0), epochs=50, patience=3))
 
 
 LOADINGS = np.array([[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]])
@@ -189,7 +186,7 @@ def test_training_stops_by_what_is_held_out(logs, idle):
 
 def test_weight_decay_is_in_the_gradient_as_the_papers_adam_has_it():
     """By hand: the first step of Adam is the sign of the gradient, of which the decay is a part."""
-    optimiser = DecayedAdam(learning_rate=0.1, weight_decay=0.5).build(1)
+    optimiser = Adam(learning_rate=0.1, weight_decay=0.5).build(1)
     params, gradient = jnp.array([2.0, -2.0, 2.0]), jnp.array([0.5, 0.5, -2.0])
     updates, _ = optimiser.update(gradient, optimiser.init(params), params)
     np.testing.assert_allclose(updates, -0.1 * np.sign([1.5, -0.5, -1.0]), rtol=1e-4)

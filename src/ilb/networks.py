@@ -85,6 +85,17 @@ def random_dense_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outp
     return DenseMLP(layers, random_affine(key_output, widths[-1], outputs))
 
 
+class SideBySide(eqx.Module):
+    """Two encodings of the same context, one after the other."""
+
+    first: Encoder
+    second: Encoder
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        """Encode one context twice."""
+        return jnp.concatenate([self.first(x), self.second(x)])
+
+
 class LeakyMixing(eqx.Module):
     """The emission g: stages of leaky ReLU and a matrix with orthonormal columns (Section "Environments").
 

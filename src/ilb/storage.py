@@ -34,6 +34,7 @@ from ilb.networks import (
     LeakyMLP,
     LeakyReward,
     MaxoutMLP,
+    SideBySide,
 )
 from ilb.recurrent import GRULayer, RecurrentRegression
 
@@ -60,6 +61,7 @@ STORABLE: dict[str, type[eqx.Module]] = {
         MaxoutMLP,
         NoiseLevels,
         ComposedEncoder,
+        SideBySide,
         GRULayer,
     )
 }

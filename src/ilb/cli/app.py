@@ -186,7 +186,9 @@ def reproduce(
     backend: Annotated[str, typer.Option(help="Where work runs: loky (here), dask or ray.")] = "loky",
     cluster: Annotated[str | None, typer.Option(help="Address of a running Dask or Ray cluster.")] = None,
     out: Out = Path("reproduction"),
-    show_list: Annotated[bool, typer.Option("--list", help="List the labels, what they need and how long it takes.")] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="List the labels, what they need and how long it takes.")
+    ] = False,
 ) -> None:
     """Reproduce tables and figures of the paper, and test its claims; run it again to go on after a stop."""
     # Before JAX starts: results must not depend on how many threads a process has.

@@ -17,11 +17,13 @@ from ilb.offline.paper import PaperRecipe
 from ilb.offline.regression import RegressionRecipe, fit_regression_many
 from ilb.offline.regression_scores import score_regression
 from ilb.offline.reward_recipe import LinearRewardRecipe, RewardRecipe
+from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
 from ilb.offline.tied import TiedRecipe, deep_tied_recipe
 from ilb.offline.training import Recipe
-from ilb.offline.vae import VAERecipe
+from ilb.offline.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.vae_released import released_vae_recipe
+from ilb.offline.with_contexts import WithContexts
 from ilb.recurrent import RecurrentRegression
 
 Fitted = LatentModel | RecurrentRegression
@@ -49,7 +51,7 @@ def learn(
     logs = [r.training.logs for r in recorded]
     began = time.process_time()
     if name == REGRESSION:
-        recipe = _shortened(RegressionRecipe(layers=_layers(setting)), effort)
+        recipe = _shortened(RegressionRecipe(layers=_layers(setting), scaling=_regression_scaling(setting)), effort)
         recurrent = fit_regression_many(logs, recipe=recipe, seeds=seeds)
         spent = time.process_time() - began
         scores = [score_regression(m, r.test.logs, _truth(r)) for m, r in zip(recurrent, recorded, strict=True)]
@@ -75,14 +77,31 @@ def _layers(setting: Setting) -> int:
 
 
 def _ours(setting: Setting) -> EncoderRecipe:
-    return TiedRecipe() if _layers(setting) < 4 else deep_tied_recipe()
+    tied = TiedRecipe() if _layers(setting) < 4 else deep_tied_recipe()
+    # Part of ADCB's contexts never varies within a patient, and the library warns of it.
+    return WithContexts(tied) if isinstance(setting, Adcb) else tied
+
+
+def _vae(setting: Setting) -> EncoderRecipe:
+    if isinstance(setting, Adcb):
+        return VAERecipe(layers=_layers(setting), scaling=MinMax(), likelihood=GaussianLikelihood(0.03))
+    return VAERecipe(layers=_layers(setting))
+
+
+def _scaling(setting: Setting) -> Scaling:
+    """As in the released code, contexts are whitened, and those of ADCB are scaled to [0, 1]."""
+    return MinMax() if isinstance(setting, Adcb) else Whitened()
+
+
+def _regression_scaling(setting: Setting) -> Scaling:
+    return Standardised() if isinstance(setting, Adcb) else Whitened()
 
 
 ENCODERS: dict[str, Callable[[Setting], EncoderRecipe]] = {
-    PAPER: lambda setting: PaperRecipe(layers=_layers(setting)),
-    PAPER_WIDE: lambda setting: PaperRecipe(layers=_layers(setting), width=2),
+    PAPER: lambda setting: PaperRecipe(layers=_layers(setting), scaling=_scaling(setting)),
+    PAPER_WIDE: lambda setting: PaperRecipe(layers=_layers(setting), width=2, scaling=_scaling(setting)),
     OURS: _ours,
-    VAE: lambda setting: VAERecipe(layers=_layers(setting)),
+    VAE: _vae,
     VAE_RELEASED: lambda setting: released_vae_recipe(_layers(setting)),
 }
 """How each learner of the tables gets its encoder."""
@@ -100,6 +119,8 @@ def _shortened(recipe: Any, effort: float) -> Any:
     """Give a recipe whose trainings have `effort` times the steps."""
     if effort >= 1:
         return recipe
+    if isinstance(recipe, WithContexts):
+        return dataclasses.replace(recipe, recipe=_shortened(recipe.recipe, effort))
     changed: dict[str, Any] = {
         part.name: dataclasses.replace(
             training,

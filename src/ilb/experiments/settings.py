@@ -147,7 +147,8 @@ class Synthetic:
 class Adcb:
     """The Alzheimer environment; `context` is nine, without_age or biomarkers, `rewards` printed or released.
 
-    It has no layers of its own: `layers` is that of the networks which are fitted to it.
+    It has no layers of its own: `layers` is that of the networks which are fitted to it. They have 9 latent dimensions:
+    the amyloid ratio, and the indicators of seven races and of sex that the paper counts into Z.
     """
 
     layers: int = 2
@@ -157,7 +158,7 @@ class Adcb:
     instances: int = 100
     length: int = 200
     test_instances: int = TEST_INSTANCES
-    latent_dim: int = 3
+    latent_dim: int = 9
     actions: int = 8
     reward_std: float = 0.25
 

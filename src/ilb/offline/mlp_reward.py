@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.errors import IlbWarning, RareActionWarning
@@ -25,23 +24,10 @@ from ilb.offline.reward import (
     measure_reward_variance,
 )
 from ilb.offline.reward_recipe import RewardTask
-from ilb.offline.training import Minimised, Recipe, minimise_many
+from ilb.offline.training import Adam, Minimised, Recipe, minimise_many
 from ilb.types import Report, silent
 
 Layers = tuple[Affine, ...]
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Adam at a constant rate; `weight_decay` is an l2 penalty, added to the gradient before its scale is taken."""
-
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
-
-    def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation; it does not depend on `steps`."""
-        del steps
-        return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(self.learning_rate))
 
 
 class CellGrid(NamedTuple):
@@ -93,7 +79,7 @@ class MLPRewardRecipe:
     batch: int = 512
     validation_share: float = 0.1
     training: Recipe = field(
-        default_factory=lambda: Recipe(steps=20_000, optimiser=Adam(), score_every=100, patience=10)
+        default_factory=lambda: Recipe(steps=20_000, optimiser=Adam(1e-3, 1e-4), score_every=100, patience=10)
     )
 
     def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:

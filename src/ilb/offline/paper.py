@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
+from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.training import MomentumSGD, Recipe, minimise_many
-from ilb.offline.whitening import fit_whitening
 from ilb.types import Report, silent
 
 
@@ -98,14 +98,15 @@ class PaperRecipe:
 
     An MLP of `layers` layers whose hidden width is `width` times the latent dimension (printed: 1; the released code
     uses 2), a free softmax head, first the head alone and then both, SGD with momentum and weight averaging. The number
-    of steps, the batch and the penalty are not printed and are those of the released code. The cost of a step grows
-    with the number of instances.
+    of steps, the batch and the penalty are not printed and are those of the released code, which whitens contexts, or
+    scales them to [0, 1] for ADCB (`scaling`). The cost of a step grows with the number of instances.
     """
 
     layers: int = 2
     width: int = 1
     batch: int = 512
     penalty: float = 1e-4
+    scaling: Scaling = field(default_factory=Whitened)
     head_training: Recipe = field(
         default_factory=lambda: Recipe(10_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=1000)
     )
@@ -117,7 +118,7 @@ class PaperRecipe:
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
     ) -> list[TrainedEncoder]:
         """Train one encoder for each key and table of logs: two stages, two calls of `minimise_many`."""
-        whitenings = [fit_whitening(table.context) for table in logs]
+        whitenings = [self.scaling.fit(table.context) for table in logs]
         keys_network, keys_head, keys_step = split_each(keys, 3)
         hidden = [self.width * latent_dim] * (self.layers - 1)
         networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)

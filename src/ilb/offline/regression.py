@@ -26,8 +26,8 @@ from ilb.logs import Logs
 from ilb.model import Provenance
 from ilb.networks import Affine
 from ilb.offline.encoder_recipe import split_each, stack, unstack, whiten
+from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.training import CosineAdam, Curve, Minimised, Recipe, minimise_many
-from ilb.offline.whitening import fit_whitening
 from ilb.recurrent import RecurrentRegression, random_recurrent_regression
 from ilb.types import Report, silent
 from ilb.version import __version__
@@ -89,6 +89,7 @@ class RegressionRecipe:
     hidden: int = 64
     batch: int = 20
     validation_share: float = 0.1
+    scaling: Scaling = field(default_factory=Whitened)
     training: Recipe = field(
         default_factory=lambda: Recipe(200, CosineAdam(0.01, weight_decay=1e-3), score_every=25),
     )
@@ -129,31 +130,31 @@ def fit_regression_many(
             )
     # An instance without rewards teaches nothing, and among the held-out ones it would measure nothing.
     rewarded = [table.select(np.unique(table.instance[_seen(table)])) for table in logs]
-    scalings = [_Scaling.of(table) for table in rewarded]
-    result = _minimise(recipe, jnp.stack([jr.key(seed) for seed in seeds]), rewarded, scalings, report)
+    units = [_Units.of(table, recipe.scaling) for table in rewarded]
+    result = _minimise(recipe, jnp.stack([jr.key(seed) for seed in seeds]), rewarded, units, report)
     networks = unstack(result.params, len(logs))
     return [
         RecurrentRegression(
-            network.after(scaling.whitening).layers,
-            network.heads.then(scaling.rewards(table.actions)),
+            network.after(unit.contexts).layers,
+            network.heads.then(unit.rewards(table.actions)),
             table.schema,
             _provenance(recipe, result, run, table, seed),
         )
-        for run, (network, scaling, table, seed) in enumerate(zip(networks, scalings, logs, seeds, strict=True))
+        for run, (network, unit, table, seed) in enumerate(zip(networks, units, logs, seeds, strict=True))
     ]
 
 
-class _Scaling(NamedTuple):
+class _Units(NamedTuple):
     """What turns contexts and rewards into numbers around zero of about one; folded into the network afterwards."""
 
-    whitening: Affine
+    contexts: Affine
     centre: float
     spread: float
 
     @staticmethod
-    def of(logs: Logs) -> _Scaling:
+    def of(logs: Logs, scaling: Scaling) -> _Units:
         reward = logs.reward[_seen(logs)].astype(np.float64)
-        return _Scaling(fit_whitening(logs.context), float(reward.mean()), float(reward.std()) or 1.0)
+        return _Units(scaling.fit(logs.context), float(reward.mean()), float(reward.std()) or 1.0)
 
     def rewards(self, actions: int) -> Affine:
         """Give the map from standardised rewards back to those of the table."""
@@ -167,14 +168,14 @@ def _seen(logs: Logs) -> np.ndarray:
 
 
 def _minimise(
-    recipe: RegressionRecipe, keys: PRNGKeyArray, logs: Sequence[Logs], scalings: Sequence[_Scaling], report: Report
+    recipe: RegressionRecipe, keys: PRNGKeyArray, logs: Sequence[Logs], units: Sequence[_Units], report: Report
 ) -> Minimised:
     keys_split, keys_network, keys_step = split_each(keys, 3)
     parts = [_hold_out(recipe.validation_share, key, table) for key, table in zip(keys_split, logs, strict=True)]
-    training = _stack_histories(scalings, [train for train, _ in parts])
+    training = _stack_histories(units, [train for train, _ in parts])
     validation = None
     if all(held is not None for _, held in parts):
-        validation = _stack_histories(scalings, [held for _, held in parts if held is not None])
+        validation = _stack_histories(units, [held for _, held in parts if held is not None])
     loss = PrefixLoss(recipe.batch, max(int(table.lengths.max()) for table in logs))
     params = _start(recipe, keys_network, logs[0].width, logs[0].actions)
     return minimise_many(keys_step, loss, params, training, recipe.training, validation=validation, report=report)
@@ -196,17 +197,17 @@ def _start(recipe: RegressionRecipe, keys: PRNGKeyArray, inputs: int, actions: i
     return jax.vmap(start_one)(keys)
 
 
-def _stack_histories(scalings: Sequence[_Scaling], logs: Sequence[Logs]) -> RewardedHistories:
+def _stack_histories(units: Sequence[_Units], logs: Sequence[Logs]) -> RewardedHistories:
     """Lay out the rows of many runs with common padded sizes."""
     rows, instances = max(table.rows for table in logs), max(table.instances for table in logs)
-    return stack([_lay_out(s, table, rows, instances) for s, table in zip(scalings, logs, strict=True)])
+    return stack([_lay_out(unit, table, rows, instances) for unit, table in zip(units, logs, strict=True)])
 
 
-def _lay_out(scaling: _Scaling, logs: Logs, rows: int, instances: int) -> RewardedHistories:
+def _lay_out(unit: _Units, logs: Logs, rows: int, instances: int) -> RewardedHistories:
     seen, more_rows, more = _seen(logs), (0, rows - logs.rows), (0, instances - logs.instances)
-    reward = np.where(seen, (logs.reward - scaling.centre) / scaling.spread, 0)
+    reward = np.where(seen, (logs.reward - unit.centre) / unit.spread, 0)
     return RewardedHistories(
-        np.pad(whiten(scaling.whitening, logs), (more_rows, (0, 0))),
+        np.pad(whiten(unit.contexts, logs), (more_rows, (0, 0))),
         np.pad(np.where(seen, logs.action, -1), more_rows, constant_values=-1).astype(np.int32),
         np.pad(reward, more_rows).astype(np.float32),
         np.pad(logs.starts[:-1], more).astype(np.int32),

@@ -52,6 +52,19 @@ class CosineAdam:
 
 
 @dataclass(frozen=True)
+class Adam:
+    """Adam at a constant rate; `weight_decay` is an l2 penalty, added to the gradient before its scale is taken."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """Build the transformation; it does not depend on `steps`."""
+        del steps
+        return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(self.learning_rate))
+
+
+@dataclass(frozen=True)
 class MomentumSGD:
     """SGD with momentum and a staircase of exponential decay (app:training, "Training details for LVM")."""
 

@@ -18,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
-from ilb.offline.training import Recipe, minimise_many
-from ilb.offline.whitening import fit_whitening
+from ilb.offline.scaling import Scaling, Whitened
+from ilb.offline.training import Adam, Recipe, minimise_many
 from ilb.types import Report, silent
 
 
@@ -97,61 +96,6 @@ class NegativeELBO:
 
 
 @dataclass(frozen=True)
-class DecayedAdam:
-    """Adam at a constant rate, with the decay of weights in the gradient (app:training, VAE); not AdamW."""
-
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-3
-
-    def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation, which does not depend on `steps`."""
-        del steps
-        return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(self.learning_rate))
-
-
-class Scaling(Protocol):
-    """A frozen dataclass that finds the affine map to apply to contexts first."""
-
-    def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows."""
-        ...
-
-
-@dataclass(frozen=True)
-class Whitened:
-    """Mean zero and unit covariance: `fit_whitening`."""
-
-    def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows."""
-        return fit_whitening(contexts)
-
-
-@dataclass(frozen=True)
-class Standardised:
-    """Mean zero and variance one, column by column; correlated columns keep the weight that they have together."""
-
-    def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows; a constant column becomes zero."""
-        mean, std = contexts.mean(axis=0, dtype=np.float64), contexts.std(axis=0, dtype=np.float64)
-        scale = np.where(std > np.finfo(np.float32).eps * np.abs(mean), std, np.inf)
-        return Affine(jnp.asarray(np.diag(1 / scale), jnp.float32), jnp.asarray(-mean / scale, jnp.float32))
-
-
-@dataclass(frozen=True)
-class MinMax:
-    """From zero to one, column by column, as the released code treats ADCB: a rare category stays rare.
-
-    Columns have less variance than one then, and the likelihood's deviation should be smaller as well.
-    """
-
-    def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows; a constant column becomes zero."""
-        low, high = contexts.min(axis=0).astype(np.float64), contexts.max(axis=0).astype(np.float64)
-        span = np.where(high > low, high - low, np.inf)
-        return Affine(jnp.asarray(np.diag(1 / span), jnp.float32), jnp.asarray(-low / span, jnp.float32))
-
-
-@dataclass(frozen=True)
 class VAERecipe:
     r"""The paper's VAE baseline as a real $\beta$-VAE (app:training, "Training details for VAE").
 
@@ -172,7 +116,7 @@ class VAERecipe:
     beta: float = 1.0
     likelihood: Likelihood = field(default_factory=GaussianLikelihood)
     scaling: Scaling = field(default_factory=Whitened)
-    optimiser: DecayedAdam = field(default_factory=DecayedAdam)
+    optimiser: Adam = field(default_factory=lambda: Adam(1e-3, 1e-3))
     batch: int = 32
     epochs: int = 100
     patience: int = 5

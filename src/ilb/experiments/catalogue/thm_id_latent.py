@@ -4,12 +4,13 @@ import numpy as np
 
 from ilb.experiments.claims import Claim, Comparison
 from ilb.experiments.experiment import Drawing, Exhibit
-from ilb.experiments.learners import OURS, PAPER
+from ilb.experiments.learners import OURS
 from ilb.experiments.results import Estimate, Results, mean_of
 from ilb.experiments.settings import Synthetic
 from ilb.experiments.tasks import FitTask
 from ilb.plots.distributions import plot_sweeps
 
+LEARNERS = (OURS,)
 INSTANCES, LENGTHS, EFFORTS = (10, 25, 50, 100), (10, 25, 50, 200), (0.03, 0.1, 0.3, 1.0)
 SWEEPS: dict[str, tuple[tuple[float, Synthetic, float], ...]] = {
     "instances I": tuple((float(count), Synthetic(instances=count), 1.0) for count in INSTANCES),
@@ -31,7 +32,7 @@ def _draw(results: Results) -> Exhibit:
     sweeps = {
         name: {
             learner: [(at, *_estimate(results, learner, setting, effort)) for at, setting, effort in points]
-            for learner in (PAPER, OURS)
+            for learner in LEARNERS
         }
         for name, points in SWEEPS.items()
     }
@@ -41,7 +42,7 @@ def _draw(results: Results) -> Exhibit:
 def _improves(results: Results) -> list[Comparison]:
     found = []
     for name, points in SWEEPS.items():
-        for learner in (PAPER, OURS):
+        for learner in LEARNERS:
             few, many = (
                 results.store.table(_task(results, learner, setting, effort))["affine_r2"].to_numpy()
                 for _, setting, effort in (points[0], points[-1])
@@ -66,7 +67,7 @@ EXPERIMENT = Drawing(
         _task(results, learner, setting, effort)
         for points in SWEEPS.values()
         for _, setting, effort in points
-        for learner in (PAPER, OURS)
+        for learner in LEARNERS
     ],
     draw=_draw,
     claims=(
