@@ -154,3 +154,26 @@ def test_interrupting_a_fit_saves_the_best_so_far(folder):
     assert process.returncode == 0
     assert b"saved" in output
     assert "interrupted" in LatentModel.load(folder / "interrupted").provenance.notes[0]
+
+
+def test_reproduce_writes_a_report_and_goes_on_where_it_was(ilb, tmp_path):
+    command = ("reproduce", "fig:ATE_a", "fig:z_q_dist_adcb", "--scale", "0.001", "--jobs", "1")
+    first = ilb(*command, cwd=tmp_path)
+    assert "1 tasks to run, 0 stored before." in first
+    assert "holds" in first
+    page = (tmp_path / "reproduction" / "index.html").read_text()
+    assert 'id="fig:ATE_a"' in page
+    assert "0 tasks to run, 1 stored before." in ilb(*command, cwd=tmp_path)
+
+
+def test_reproduce_lists_what_there_is(ilb, tmp_path):
+    listed = ilb("reproduce", "--list", cwd=tmp_path)
+    assert "fig:emission_noise" in listed
+    assert "0 of" in listed
+
+
+@pytest.mark.parametrize("labels", [(), ("fig:nothing",)])
+def test_reproduce_names_the_labels_when_it_gets_none_that_it_knows(ilb, tmp_path, labels):
+    said = ilb("reproduce", *labels, cwd=tmp_path, expect=2)
+    assert "table:fit_results" in said
+    assert "--list" in said

@@ -129,7 +129,7 @@ def fit(
     ] = None,
     latent_dim: Annotated[int | None, typer.Option(help="Latent dimension (default: chosen by held-out fit).")] = None,
     recipe: Annotated[
-        str, typer.Option(help="How the encoder is learned: tied (ours), deep (ours, 3 times the work) or paper.")
+        str, typer.Option(help="How the encoder is learned: tied (ours), deep, with-contexts, paper or vae.")
     ] = "tied",
     test_share: Annotated[float, typer.Option(min=0, max=0.9, help="Share of instances held out for scores.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,

@@ -15,7 +15,8 @@ from rich.table import Table
 from ilb.cli.console import notes, results, say
 from ilb.errors import IlbError
 from ilb.experiments.catalogue import EXPERIMENTS
-from ilb.experiments.experiment import Experiment
+from ilb.experiments.experiment import Experiment, ScoreTable
+from ilb.experiments.experiment import Table as Shown
 from ilb.experiments.reproduction import Judged, cpu_seconds, write_report
 from ilb.experiments.results import Results
 from ilb.experiments.runner import plan, run
@@ -119,6 +120,10 @@ def reproduce(
         say(f"Stopped. What is done is kept in {out}; the same command goes on from there.")
         raise
     judged = write_report(experiments, found, out, failures)
+    for experiment in experiments:
+        if isinstance(experiment, ScoreTable):
+            for shown in experiment.show(found).tables:
+                results.print(_laid_out(shown))
     results.print(_verdicts(judged))
     for failure in failures:
         notes.print(f"[bold red]Failed:[/] {failure.task}\n{failure.error}", highlight=False, markup=True)
@@ -126,6 +131,15 @@ def reproduce(
     say(f"{cpu_seconds(experiments, found) / 60:.1f} CPU minutes in all, {minutes:.1f} minutes now.")
     say(f"The report is {out / 'index.html'}.")
     return 1 if failures else 0
+
+
+def _laid_out(shown: Shown) -> Table:
+    table = Table(box=SIMPLE_HEAD, title=f"{shown.caption}: the paper's numbers and ours", title_justify="left")
+    for number, name in enumerate(shown.header):
+        table.add_column(name, justify="left" if number == 0 else "right")
+    for row in shown.rows:
+        table.add_row(*row)
+    return table
 
 
 def _verdicts(judged: Sequence[Judged]) -> Table:

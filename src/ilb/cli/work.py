@@ -25,10 +25,18 @@ from ilb.offline.fit import fit
 from ilb.offline.paper import PaperRecipe
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
 from ilb.offline.tied import TiedRecipe, deep_tied_recipe
+from ilb.offline.vae import VAERecipe
+from ilb.offline.with_contexts import WithContexts
 from ilb.progress import progress_bar
 from ilb.types import Encoder
 
-RECIPES: dict[str, Callable[[], EncoderRecipe]] = {"tied": TiedRecipe, "deep": deep_tied_recipe, "paper": PaperRecipe}
+RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
+    "tied": TiedRecipe,
+    "deep": deep_tied_recipe,
+    "with-contexts": WithContexts,
+    "paper": PaperRecipe,
+    "vae": VAERecipe,
+}
 THIS_MODEL = "this model"
 Specification: TypeAlias = SyntheticSpecification | AdcbSpecification
 SPECIFICATIONS: dict[str | None, type[Specification]] = {
@@ -164,8 +172,9 @@ def _verdict(lines: Mapping[str, FitScores]) -> str:
     if ours.value > plain.value - plain.standard_error:
         return "The model is no better than least squares on mean contexts, within the error."
     return (
-        "The model is WORSE than least squares on mean contexts: look at the warnings, at columns that identify the "
-        "instance, and try another latent dimension."
+        "The model is WORSE than least squares on mean contexts: look at the warnings, drop columns that identify the "
+        "instance (--drop), try another latent dimension, or keep the contexts beside the encoding "
+        "(--recipe with-contexts)."
     )
 
 

@@ -69,8 +69,16 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
     for _, name, _, _ in METRICS:
         header += [f"{name}, paper", f"{name}, ours"]
     header += ["R² of z, affine", "CPU s a fit"]
-    rows = [_score_row(row, results) for row in experiment.rows]
-    return Exhibit({}, [Table(experiment.title, header, rows)], experiment.remarks)
+    done = [row for row in experiment.rows if is_fitted(row, results)]
+    rows = [_score_row(row, results) for row in done]
+    left = len(experiment.rows) - len(done)
+    remarks = (*experiment.remarks, f"{left} rows are not fitted yet.") if left else experiment.remarks
+    return Exhibit({}, [Table(experiment.title, header, rows)], remarks)
+
+
+def is_fitted(row: ScoreRow, results: Results) -> bool:
+    """Say whether all fits of a row are stored."""
+    return all(task in results.store for task in results.fit_tasks(row.setting, row.learner))
 
 
 def _score_row(row: ScoreRow, results: Results) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ilb.experiments.claims import Claim, Judgement
-from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure
+from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure, ScoreTable
 from ilb.experiments.results import Results
 from ilb.experiments.runner import Failure, plan
 from ilb.plots.regret import save_figure, svg_of
@@ -55,7 +55,8 @@ def write_report(
 ) -> list[Judged]:
     """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
     judged = judge_all(experiments, results)
-    done = [experiment for experiment in experiments if is_complete(experiment, results)]
+    # A table can be shown as far as it goes; a figure needs all its lines.
+    done = [e for e in experiments if isinstance(e, ScoreTable) or is_complete(e, results)]
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     page = Page(
         "Identifiable Latent Bandits, reproduced",

@@ -39,7 +39,7 @@ class EncoderRecipe(Protocol):
         ...
 
 
-def describe_recipe(recipe: EncoderRecipe) -> dict[str, Any]:
+def describe_recipe(recipe: object) -> dict[str, Any]:
     """Write a recipe as plain values, for the provenance of a model."""
     plain: dict[str, Any] = _plain(recipe)
     return plain
@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
             "name": type(value).__name__,
             **{part.name: _plain(getattr(value, part.name)) for part in fields(value)},
         }
-    return value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def split_each(keys: PRNGKeyArray, number: int) -> list[PRNGKeyArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def fit_many(
     trained = recipe.train(keys, logs, latent_dim, report)
     measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
     # Any recipe is described by its fields; `describe_recipe` is typed for those of encoders.
-    described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(cast(Any, reward))}
+    described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
     for result, (fitted, noise), table, seed in zip(trained, measured, logs, seeds, strict=True):
         said = list(notes)

@@ -135,6 +135,9 @@ class PrintedBelief(AbstractLatentBelief):
 
     model: LatentModel = eqx.field(converter=LatentModel.bare)
 
+    def __check_init__(self) -> None:
+        _linear(self.model)
+
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
         """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
         del context
@@ -149,6 +152,9 @@ class ReleasedBelief(AbstractLatentBelief):
     """The posterior with unit variances and a flat prior: what the authors' code minimises."""
 
     model: LatentModel = eqx.field(converter=LatentModel.bare)
+
+    def __check_init__(self) -> None:
+        _linear(self.model)
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
         """Believe the Gaussian posterior in which a context counts as much as a reward."""

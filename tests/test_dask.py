@@ -1,0 +1,62 @@
+"""Work on a real Dask cluster: a worker that dies half-way costs nothing, and the numbers are those of this process."""
+
+import os
+import signal
+
+import pytest
+from distributed import Client, LocalCluster
+
+from ilb.errors import IlbError
+from ilb.experiments.experiment import Group, Panel, RegretFigure
+from ilb.experiments.players import Player
+from ilb.experiments.results import Results
+from ilb.experiments.runner import plan, run
+from ilb.experiments.settings import Synthetic
+from ilb.experiments.size import Size
+from ilb.experiments.store import Store
+
+SPREAD = RegretFigure(
+    label="spread",
+    title="many small tasks of one program",
+    panels=tuple(Panel(f"{std}", Synthetic(reward_std=std)) for std in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
+    groups=(Group("", (Player("MAB"),)),),
+)
+
+
+class Killer:
+    """Kills a worker when the first outcome has come."""
+
+    def __init__(self, client):
+        self.client = client
+        self.killed = None
+
+    def started(self, tasks, weight, stored):
+        self.tasks = tasks
+
+    def finished(self, task, outcome):
+        if self.killed is None:
+            pids = self.client.run(os.getpid)
+            self.killed = next(iter(pids.values()))
+            os.kill(self.killed, signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path):
+    here, there = Results(Store(tmp_path / "here"), Size(0.005)), Results(Store(tmp_path / "there"), Size(0.005))
+    assert not run([SPREAD], here)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        killer = Killer(client)
+        assert not run([SPREAD], there, backend="dask", monitor=killer)
+    assert killer.killed
+    assert killer.tasks == len(SPREAD.panels)
+    for wave in plan([SPREAD], here):
+        for task in wave:
+            assert here.store.table(task).equals(there.store.table(task))
+
+
+def test_dask_without_a_cluster_says_what_is_missing(tmp_path):
+    with pytest.raises(IlbError, match="--cluster"):
+        run([SPREAD], Results(Store(tmp_path), Size(0.001)), backend="dask")

@@ -1,0 +1,60 @@
+"""Encoders beside the contexts they read: for tables with columns that never change within an instance."""
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb import LatentModel, Logs, WithContexts, fit, reference_models, score_model
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.offline.encodings import encode_contexts
+from ilb.offline.tied import TiedRecipe
+from ilb.offline.training import CosineAdam, Recipe
+
+QUICK = TiedRecipe(layers=2, width=2, training=Recipe(150, CosineAdam(0.03), score_every=150))
+
+
+def with_a_trait(key, instances):
+    """Logs of a synthetic world with one more column that is each instance's own."""
+    world = draw_world(jr.key(0), latent_dim=2, actions=3)
+    logs = record(key, world, UniformLogging(3), instances, 20).logs
+    trait = np.random.default_rng(instances).normal(size=instances)[logs.instance]
+    with pytest.warns(match="x3"):
+        return Logs.from_arrays(
+            np.column_stack([logs.context, trait]), logs.action, logs.reward, instance=logs.instance, actions=3
+        )
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return with_a_trait(jr.key(1), 60), with_a_trait(jr.key(2), 80)
+
+
+@pytest.fixture(scope="module")
+def model(tables):
+    return fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK))
+
+
+def test_the_encoding_ends_with_the_standardised_context(tables, model):
+    context = tables[0].context
+    encodings = encode_contexts(model.encoder, context)
+    assert encodings.shape[1] == 2 + 3
+    standard = (context - context.mean(axis=0)) / context.std(axis=0)
+    np.testing.assert_allclose(encodings[:, 2:], standard, atol=1e-3)
+
+
+def test_it_predicts_no_worse_than_least_squares_on_mean_contexts_where_the_encoder_alone_falls(tables, model):
+    training, test = tables
+    beside = score_model(model, test).reward_r2.value
+    alone = score_model(fit(training, latent_dim=2, recipe=QUICK), test).reward_r2.value
+    plain = score_model(reference_models(training)["mean contexts"], test).reward_r2.value
+    assert alone < plain - 0.1
+    assert beside > plain - 0.02
+
+
+def test_it_is_saved_and_said_in_the_provenance(tables, model, tmp_path):
+    model.save(tmp_path / "model")
+    again = LatentModel.load(tmp_path / "model")
+    context = tables[1].context
+    np.testing.assert_array_equal(encode_contexts(again.encoder, context), encode_contexts(model.encoder, context))
+    assert again.provenance.recipe["name"] == "WithContexts"
+    assert again.provenance.recipe["recipe"]["name"] == "TiedRecipe"
