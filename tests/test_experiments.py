@@ -2,18 +2,21 @@
 
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import jax.random as jr
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ilb.errors import IlbError
+from ilb.experiments import learners, tasks
 from ilb.experiments.catalogue import EXPERIMENTS
 from ilb.experiments.claims import Claim, Comparison, combine, less_regret
 from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreTable
-from ilb.experiments.learners import OURS
+from ilb.experiments.learners import OURS, REGRESSION
 from ilb.experiments.players import Player
 from ilb.experiments.reproduction import write_report
 from ilb.experiments.results import Results, clustered
@@ -23,7 +26,10 @@ from ilb.experiments.size import Size
 from ilb.experiments.store import Store
 from ilb.experiments.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
 from ilb.experiments.truth_tasks import BoundTask
+from ilb.offline import training
+from ilb.offline.encoder_recipe import fit_keys, split_each
 from ilb.offline.scores import FitScores
+from ilb.offline.tied import TiedRecipe
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parents[2] / "shared" / "paper" / "identifiable-latent-bandits.tex"
@@ -42,6 +48,8 @@ def made_up(task):
     if isinstance(task, FitTask):
         scores = {name: rng.uniform(0.5, 1, len(task.seeds)) for name in FitScores._fields}
         errors = {f"{name}_se": np.full(len(task.seeds), 0.01) for name in FitScores._fields}
+        if task.learner == REGRESSION:
+            scores |= {f"{name}_prefixes": scores[name] for name in ("reward_r2", "best_action")}
         return pa.table({"seed": task.seeds, "fit_cpu_seconds": np.ones(len(task.seeds)), **scores, **errors})
     if isinstance(task, PlayTask):
         rounds = kept_rounds(task.horizon)
@@ -50,24 +58,36 @@ def made_up(task):
         return pa.table({"round": np.tile(rounds, shape[0]), "regret": regret.astype(np.float32)})
     if isinstance(task, BoundTask):
         ones = np.ones(task.instances)
-        return pa.table({"gap": ones / 2, "regret": ones, "regret_se": ones / 10, "bound": 9 * ones})
+        return pa.table({"gap": ones / 2, "regret": ones, "regret_se": ones / 10, "bound": 9 * ones, "most": 99 * ones})
     return pa.table({"z": rng.uniform(0.05, 0.25, task.instances)})
+
+
+def fill(store, experiments, size):
+    """Put made-up outcomes where the tasks of these experiments look for theirs."""
+    results = Results(store, size)
+    for task in tasks_of(experiments, results):
+        store.put(task, Outcome(made_up(task)))
+    return results
+
+
+class Untrained(Store):
+    """A store that does not ask for the models of fits."""
+
+    def __contains__(self, task):
+        return self._table_file(task).is_file()
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """A store in which every task of every experiment is done, with made-up numbers."""
     out = tmp_path_factory.mktemp("filled")
-    results = Results(Store(out), Size(0.02))
-    for task in tasks_of(ALL, results):
-        results.store.put(task, Outcome(made_up(task)))
-    return results, out
+    return fill(Untrained(out), ALL, Size(0.02)), out
 
 
 @pytest.mark.parametrize("label", EXPERIMENTS)
-def test_every_experiment_is_shown_and_its_claims_are_judged(filled, label):
-    results, _ = filled
+def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, label):
     experiment = EXPERIMENTS[label]
+    results = fill(Untrained(tmp_path), [experiment], Size(0.2))
     exhibit = experiment.show(results)
     assert exhibit.figures or exhibit.tables
     for table in exhibit.tables:
@@ -256,6 +276,50 @@ def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
     assert about["content"]["policy"] == "MAB"
 
 
+def test_a_changed_recipe_is_another_task(monkeypatch):
+    task = FitTask(Synthetic(), OURS, (0,))
+    before, _ = hash_of(task), tasks._hash_of.cache_clear()
+    monkeypatch.setitem(learners.ENCODERS, OURS, lambda setting: TiedRecipe(width=2))
+    play = PlayTask(Synthetic(), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
+    assert hash_of(task) != before
+    changed = hash_of(play)
+    tasks._hash_of.cache_clear()
+    monkeypatch.undo()
+    assert hash_of(task) == before
+    assert hash_of(play) != changed
+
+
+def test_an_interrupted_fit_is_no_outcome(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_advance", interrupted)
+    with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+        run_task(FitTask(Synthetic(instances=12, length=25, test_instances=12), OURS, (0,), 0.01), ())
+
+
+def test_a_damaged_outcome_is_computed_anew(tmp_path):
+    results = Results(Store(tmp_path), TINY)
+    run([SMALL], results)
+    task = tasks_of([SMALL], results)[0]
+    file = results.store._table_file(task)
+    whole = results.store.table(task)
+    file.write_bytes(file.read_bytes()[:-40])
+    assert task not in results.store
+    assert not run([SMALL], results)
+    assert results.store.table(task).equals(whole)
+
+
+def test_no_fit_starts_from_the_keys_of_its_world():
+    def plain(keys):
+        return {tuple(np.asarray(jr.key_data(key)).ravel().tolist()) for key in keys}
+
+    for seed in range(3):
+        world = plain(jr.fold_in(jr.key(seed), stream) for stream in range(100))
+        fits = plain([fit_keys([seed]), *split_each(fit_keys([seed]), 8)])
+        assert not world & fits
+
+
 def test_warnings_of_a_task_are_kept_and_not_raised():
     outcome = run_task(FitTask(Synthetic(instances=12, length=25, actions=50, test_instances=12), OURS, (0,), 0.01), ())
     assert any("RareActionWarning" in text for text in outcome.warnings)
@@ -271,17 +335,21 @@ def test_rounds_are_kept_on_a_log_scale_with_the_marked_ones():
 def test_clustered_errors_are_those_of_worlds_where_worlds_differ():
     rng = np.random.default_rng(0)
     same = rng.normal(size=(5, 200))
-    mean, error = clustered(same)
+    mean, error, _ = clustered(same)
     assert mean == pytest.approx(same.mean())
     assert error == pytest.approx(max(same.std(ddof=1) / np.sqrt(1000), same.mean(axis=1).std(ddof=1) / np.sqrt(5)))
     apart = same + 10 * rng.normal(size=(5, 1))
-    assert clustered(apart)[1] == pytest.approx(apart.mean(axis=1).std(ddof=1) / np.sqrt(5))
+    assert clustered(apart).standard_error == pytest.approx(apart.mean(axis=1).std(ddof=1) / np.sqrt(5))
+    assert clustered(apart).freedom == 4
 
 
-def test_verdicts_need_two_standard_errors():
+def test_verdicts_need_zero_outside_of_the_interval():
     assert Comparison("", 2.1, 1.0).verdict == "holds"
     assert Comparison("", 1.9, 1.0).verdict == "undecided"
     assert Comparison("", -2.1, 1.0).verdict == "does not hold"
+    assert Comparison("", 2.7, 1.0, freedom=4).verdict == "undecided"  # the quantile of t is 2.776
+    assert Comparison("", 2.8, 1.0, freedom=4).verdict == "holds"
+    assert Comparison("", 5.0, float("nan")).verdict == "undecided"
     assert combine(["holds", "undecided"]) == "undecided"
     assert combine(["holds", "does not hold", "undecided"]) == "does not hold"
     assert combine([]) == "undecided"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -13,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.encoder_recipe import EncoderRecipe
+from ilb.offline.encoder_recipe import EncoderRecipe, fit_keys
 from ilb.offline.encodings import encode_contexts
 from ilb.offline.tied import TiedRecipe
 
@@ -68,7 +66,7 @@ class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if not 1 <= dim <= X.shape[1]:
             raise FitError(f"n_components must be between 1 and the {X.shape[1]} columns of X; got {dim}.")
         recipe = TiedRecipe() if self.recipe is None else self.recipe
-        trained = recipe.train(jnp.stack([jr.key(self.seed)]), [logs], dim)[0]
+        trained = recipe.train(fit_keys([self.seed]), [logs], dim)[0]
         self.encoder_ = trained.encoder
         self.training_curve_ = trained.curve
         self._n_features_out = dim

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -126,7 +127,7 @@ def reproduce(
                 results.print(_laid_out(shown))
     results.print(_verdicts(judged))
     for failure in failures:
-        notes.print(f"[bold red]Failed:[/] {failure.task}\n{failure.error}", highlight=False, markup=True)
+        notes.print(f"[bold red]Failed:[/] {escape(str(failure))}", highlight=False)
     minutes = (time.perf_counter() - began) / 60
     say(f"{cpu_seconds(experiments, found) / 60:.1f} CPU minutes in all, {minutes:.1f} minutes now.")
     say(f"The report is {out / 'index.html'}.")

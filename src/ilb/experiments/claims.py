@@ -1,8 +1,8 @@
 """Claims: every empirical sentence of the paper, in our words, with the comparison that decides it.
 
 A claim is made of comparisons, each a difference with its standard error, positive where it speaks for the claim. It
-*holds* if every difference is positive by two standard errors, *does not hold* if one is negative by two, and is
-*undecided* otherwise.
+*holds* if every difference is positive beyond its 95 % interval, *does not hold* if one is negative beyond it, and is
+*undecided* otherwise. With few worlds or fits the interval is wider than two standard errors (Student's t).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from ilb.experiments.players import Player
 from ilb.experiments.results import Results, clustered
 from ilb.experiments.settings import Setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-DECISIVE = 2.0
-"""Standard errors that decide."""
+CONFIDENCE = 0.975
+"""One-sided: a difference counts when zero is outside of its 95 % interval."""
 
 
 class Comparison(NamedTuple):
@@ -28,11 +29,14 @@ class Comparison(NamedTuple):
     says: str
     difference: float
     standard_error: float
+    freedom: float = np.inf
 
     @property
     def verdict(self) -> Verdict:
-        """Judge by two standard errors; a difference without a measurable error is taken as it is."""
-        margin = DECISIVE * self.standard_error if np.isfinite(self.standard_error) else 0.0
+        """Judge by the 95 % interval; a difference without a measurable error decides nothing."""
+        if not np.isfinite(self.standard_error):
+            return "undecided"
+        margin = float(stats.t.ppf(CONFIDENCE, self.freedom)) * self.standard_error
         if self.difference > margin:
             return "holds"
         return "does not hold" if self.difference < -margin else "undecided"
@@ -64,6 +68,19 @@ class Claim:
         return Judgement(combine([comparison.verdict for comparison in comparisons]), comparisons)
 
 
+def compare(says: str, values: np.ndarray, unit: float = 1.0) -> Comparison:
+    """Make a comparison of differences by world and instance, divided by `unit`."""
+    mean, error, freedom = clustered(values / unit)
+    return Comparison(says, float(mean), float(error), float(freedom))
+
+
+def compare_fits(says: str, differences: np.ndarray) -> Comparison:
+    """Make a comparison of differences by fit."""
+    count = len(differences)
+    error = differences.std(ddof=1) / np.sqrt(count) if count > 1 else float("nan")
+    return Comparison(says, float(differences.mean()), float(error), max(count - 1.0, 1.0))
+
+
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
     """Judge a claim by all of its comparisons."""
     if "does not hold" in verdicts:
@@ -76,30 +93,16 @@ def less_regret(
 ) -> Comparison:
     """Compare two players on the same instances: positive if `better` has less regret up to a share of the horizon."""
     saved = results.regret_at(setting, worse, at, horizon) - results.regret_at(setting, better, at, horizon)
-    mean, error = clustered(saved)
     rounds = max(1, round(at * results.size.horizon(horizon)))
-    return Comparison(f"regret at {rounds}: {worse} minus {better}", float(mean), float(error))
+    return compare(f"regret at {rounds}: {worse} minus {better}", saved)
 
 
 def regret_grows(
     results: Results, player: Player, less: Setting, more: Setting, says: str, at: float = 1.0
 ) -> Comparison:
     """Compare one player in two settings: positive if `more` costs it more; worlds share seeds and are paired."""
-    mean, error = clustered(results.regret_at(more, player, at) - results.regret_at(less, player, at))
-    return Comparison(f"regret of {player}, {says}", float(mean), float(error))
-
-
-def late_regret_grows_faster(
-    results: Results, setting: Setting, slower: Player, faster: Player, since: float = 0.5
-) -> Comparison:
-    """Compare what is lost in the last part of the horizon: positive if `faster` loses more there."""
-    late = {
-        player: results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, since)
-        for player in (slower, faster)
-    }
-    mean, error = clustered(late[faster] - late[slower])
-    return Comparison(
-        f"regret of the last {1 - since:.0%} of rounds: {faster} minus {slower}", float(mean), float(error)
+    return compare(
+        f"regret of {player}, {says}", results.regret_at(more, player, at) - results.regret_at(less, player, at)
     )
 
 
@@ -107,9 +110,7 @@ def better_score(
     results: Results, metric: str, better: tuple[Setting, str], worse: tuple[Setting, str], says: str
 ) -> Comparison:
     """Compare a score of two learners, or of one in two settings, paired by seed."""
-    difference = results.scores(*better, metric) - results.scores(*worse, metric)
-    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else float("nan")
-    return Comparison(says, float(difference.mean()), float(error))
+    return compare_fits(says, results.scores(*better, metric) - results.scores(*worse, metric))
 
 
 def small_bias(
@@ -118,10 +119,7 @@ def small_bias(
     """Compare what a learned model loses against the oracle with a share of what the online learner loses."""
     regret = {player: results.regret_at(setting, player, 1.0) for player in (learned, oracle, online)}
     spare = share * (regret[online] - regret[oracle]) - (regret[learned] - regret[oracle])
-    mean, error = clustered(spare)
-    return Comparison(
-        f"{share:.0%} of ({online} minus oracle) minus ({learned} minus oracle)", float(mean), float(error)
-    )
+    return compare(f"{share:.0%} of ({online} minus oracle) minus ({learned} minus oracle)", spare)
 
 
 def grows_more(
@@ -132,8 +130,7 @@ def grows_more(
         player: results.regret_at(settings[1], player, at) - results.regret_at(settings[0], player, at)
         for player in (more, less)
     }
-    mean, error = clustered(change[more] - change[less])
-    return Comparison(f"growth of regret, {says}: {more} minus {less}", float(mean), float(error))
+    return compare(f"growth of regret, {says}: {more} minus {less}", change[more] - change[less])
 
 
 def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[float, float]) -> Comparison:
@@ -141,16 +138,15 @@ def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[
     first, last = early
     start = results.regret_at(setting, player, last) - results.regret_at(setting, player, first)
     end = results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, 0.5)
-    mean, error = clustered(end / 0.5 - start / (last - first))
     horizon = results.size.horizon()
     says = (
         f"{player}: regret a round in the second half minus that of rounds {first * horizon:.0f}–{last * horizon:.0f}"
     )
-    return Comparison(says, float(mean) / horizon, float(error) / horizon)
+    return compare(says, end / 0.5 - start / (last - first), unit=horizon)
 
 
 def no_worse_than(comparison: Comparison, allowed: float) -> Comparison:
     """Allow a difference of `allowed` against the claim: for claims that two things are about equal."""
-    return Comparison(
-        f"{comparison.says} (+ {allowed:.3g} allowed)", comparison.difference + allowed, comparison.standard_error
+    return comparison._replace(
+        says=f"{comparison.says} (+ {allowed:.3g} allowed)", difference=comparison.difference + allowed
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ilb.experiments.experiment import Exhibit, RegretFigure, ScoreRow, ScoreTable, Table
+from ilb.experiments.learners import REGRESSION
 from ilb.experiments.results import Estimate, Results
 from ilb.experiments.settings import Setting
 from ilb.plots.panels import Line, PanelGrid, plot_panels
 
+PREFIXES = "best_action_prefixes"
 SHOWN_ROUNDS = (20, 100, 500, 2000)
 
 
@@ -68,7 +70,7 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
     header = [*experiment.header]
     for _, name, _, _ in METRICS:
         header += [f"{name}, paper", f"{name}, ours"]
-    header += ["R² of z, affine", "CPU s a fit"]
+    header += ["R² of z, affine", "% best, all prefixes", "CPU s a fit"]
     done = [row for row in experiment.rows if is_fitted(row, results)]
     rows = [_score_row(row, results) for row in done]
     left = len(experiment.rows) - len(done)
@@ -87,6 +89,8 @@ def _score_row(row: ScoreRow, results: Results) -> list[str]:
         ours = results.score(row.setting, row.learner, metric)
         cells += ["-" if paper is None else f"{paper:g}", _shown(ours, factor, digits)]
     cells.append(_shown(results.score(row.setting, row.learner, "affine_r2"), 1.0, 3))
+    prefixes = row.learner == REGRESSION
+    cells.append(f"{100 * results.scores(row.setting, row.learner, PREFIXES).mean():.1f}" if prefixes else "-")
     cells.append(f"{results.scores(row.setting, row.learner, 'fit_cpu_seconds').mean():.1f}")
     return cells
 

@@ -83,6 +83,8 @@ class RegretFigure:
     claims: tuple[Claim, ...] = ()
     remarks: tuple[str, ...] = ()
     horizon: int = 2000
+    also: tuple[tuple[Setting, Player], ...] = ()
+    """What claims compare with and the figure does not show."""
 
     @property
     def players(self) -> tuple[Player, ...]:
@@ -92,7 +94,12 @@ class RegretFigure:
     def tasks(self, results: Results) -> list[Task]:
         """Play every player in every setting."""
         return [
-            results.play_task(panel.setting, player, self.horizon) for panel in self.panels for player in self.players
+            *(
+                results.play_task(panel.setting, player, self.horizon)
+                for panel in self.panels
+                for player in self.players
+            ),
+            *(results.play_task(setting, player, self.horizon) for setting, player in self.also),
         ]
 
     def show(self, results: Results) -> Exhibit:

@@ -6,12 +6,13 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ilb.experiments.settings import Adcb, Recorded, Setting, Synthetic
 from ilb.model import LatentModel
+from ilb.networks import IdentityEncoder
 from ilb.offline.encoder_recipe import EncoderRecipe
-from ilb.offline.fit import fit_many
+from ilb.offline.fit import complete_model, fit_many
 from ilb.offline.mlp_reward import MLPRewardRecipe, decayed_mlp_recipe
 from ilb.offline.paper import PaperRecipe
 from ilb.offline.regression import RegressionRecipe, fit_regression_many
@@ -25,20 +26,27 @@ from ilb.offline.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.vae_released import released_vae_recipe
 from ilb.offline.with_contexts import WithContexts
 from ilb.recurrent import RecurrentRegression
+from ilb.types import Encoder
 
 Fitted = LatentModel | RecurrentRegression
 
 PAPER, PAPER_WIDE, OURS, VAE, REGRESSION = "LVM (paper)", "LVM (released width)", "LVM (ours)", "VAE", "Regression"
 VAE_RELEASED = "VAE (released)"
+MEAN_CONTEXTS, TRUE_ENCODER = "mean contexts", "true encoder"
+PREFIXES: tuple[Literal["full", "all"], ...] = ("full", "all")
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What came of learning: one model and its scores for each seed, and the CPU seconds that all took together."""
+    """What came of learning: one model and its scores for each seed, and the CPU seconds that all took together.
+
+    `prefix_scores` are those of the regression averaged over all prefixes of a history, as its authors report it.
+    """
 
     models: list[Fitted]
     scores: list[FitScores]
     cpu_seconds: float
+    prefix_scores: list[FitScores] | None = None
 
 
 def learn(
@@ -49,22 +57,48 @@ def learn(
     `effort` below 1 shortens the training by that factor, for a look in passing.
     """
     logs = [r.training.logs for r in recorded]
+    recipe = recipe_of(name, setting, effort)
     began = time.process_time()
     if name == REGRESSION:
-        recipe = _shortened(RegressionRecipe(layers=_layers(setting), scaling=_regression_scaling(setting)), effort)
         recurrent = fit_regression_many(logs, recipe=recipe, seeds=seeds)
         spent = time.process_time() - began
-        scores = [score_regression(m, r.test.logs, _truth(r)) for m, r in zip(recurrent, recorded, strict=True)]
-        return Learned(list(recurrent), scores, spent)
-    encoder = _shortened(ENCODERS[name](setting), effort)
-    reward = _reward(name, setting, effort)
-    models = fit_many(logs, latent_dim=setting.latent_dim, recipe=encoder, reward=reward, seeds=seeds)
+        _refuse_interrupted(recurrent)
+        scores, prefix_scores = (
+            [score_regression(m, r.test.logs, _truth(r), prefix) for m, r in zip(recurrent, recorded, strict=True)]
+            for prefix in PREFIXES
+        )
+        return Learned(list(recurrent), scores, spent, prefix_scores)
+    if name in REFERENCES:
+        encoders = [REFERENCES[name](setting, seed) for seed in seeds]
+        models = [complete_model(encoder, table) for encoder, table in zip(encoders, logs, strict=True)]
+    else:
+        reward = reward_of(name, setting, effort)
+        models = fit_many(logs, latent_dim=setting.latent_dim, recipe=recipe, reward=reward, seeds=seeds)
+    _refuse_interrupted(models)
     spent = time.process_time() - began
     scores = [
         score_model(m, r.test.logs, _truth(r), (r.training.logs, Truth(r.training.latents, r.training.mean_rewards)))
         for m, r in zip(models, recorded, strict=True)
     ]
     return Learned(list(models), scores, spent)
+
+
+def _refuse_interrupted(models: Sequence[Fitted]) -> None:
+    """Pass a Ctrl-C on: what training gives back then is good for a user, but is not the outcome of a task."""
+    notes = [note for model in models if model.provenance is not None for note in model.provenance.notes]
+    if any("interrupted" in note for note in notes):
+        raise KeyboardInterrupt
+
+
+def recipe_of(name: str, setting: Setting, effort: float) -> Any:
+    """Give the recipe of a learner in a setting; references have none."""
+    if name in REFERENCES:
+        return None
+    if name == REGRESSION:
+        whole: Any = RegressionRecipe(layers=_layers(setting), scaling=_regression_scaling(setting))
+    else:
+        whole = ENCODERS[name](setting)
+    return _shortened(whole, effort)
 
 
 def _truth(recorded: Recorded) -> Truth:
@@ -107,12 +141,19 @@ ENCODERS: dict[str, Callable[[Setting], EncoderRecipe]] = {
 """How each learner of the tables gets its encoder."""
 
 
-def _reward(name: str, setting: Setting, effort: float) -> RewardRecipe:
+def reward_of(name: str, setting: Setting, effort: float) -> RewardRecipe:
     """Rewards that are not linear in z get a network, as in app:nonlinear_reward; ours has a heavier decay."""
     if not isinstance(setting, Synthetic) or setting.reward == "linear":
         return LinearRewardRecipe()
     recipe: RewardRecipe = _shortened(decayed_mlp_recipe() if name == OURS else MLPRewardRecipe(), effort)
     return recipe
+
+
+REFERENCES: dict[str, Callable[[Setting, int], Encoder]] = {
+    MEAN_CONTEXTS: lambda *_: IdentityEncoder(),
+    TRUE_ENCODER: lambda setting, seed: setting.oracle(seed).encoder,
+}
+"""Encoders that nobody has to learn: no network at all, and the limit of any network."""
 
 
 def _shortened(recipe: Any, effort: float) -> Any:

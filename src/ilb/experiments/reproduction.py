@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -73,7 +74,8 @@ def write_report(
                 _write_claim(page, claim, judgement)
     _write_how(page, experiments, results, failures)
     page.write(out / "index.html", f"Made by ilb {__version__}. Make it again: ilb reproduce all")
-    (out / "reproduction.json").write_text(json.dumps(_plain(exhibits, judged, results), indent=1) + "\n")
+    text = json.dumps(_plain(exhibits, judged, results), indent=1, allow_nan=False)
+    (out / "reproduction.json").write_text(text + "\n")
     return judged
 
 
@@ -134,6 +136,10 @@ def _tasks(experiments: Sequence[Experiment], results: Results) -> list[Any]:
     return [task for wave in plan(experiments, results) for task in wave if task in results.store]
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Results) -> dict[str, Any]:
     return {
         "scale": results.size.scale,
@@ -144,7 +150,7 @@ def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Resu
                 "says": j.claim.says,
                 "verdict": j.judgement.verdict,
                 "comparisons": [
-                    {"says": c.says, "difference": c.difference, "standard_error": c.standard_error}
+                    {"says": c.says, "difference": c.difference, "standard_error": _finite(c.standard_error)}
                     for c in j.judgement.comparisons
                 ],
             }

@@ -32,7 +32,15 @@ class Curve(NamedTuple):
     median: Float[np.ndarray, " rounds"]
 
 
-def clustered(values: Float[np.ndarray, "worlds instances *rest"]) -> tuple[np.ndarray, np.ndarray]:
+class Clustered(NamedTuple):
+    """A mean, its standard error, and the degrees of freedom of that error."""
+
+    mean: np.ndarray
+    standard_error: np.ndarray
+    freedom: np.ndarray
+
+
+def clustered(values: Float[np.ndarray, "worlds instances *rest"]) -> Clustered:
     """Give the mean and its standard error where instances of one world share that world.
 
     The error is the larger of that over instances and that over worlds: few worlds say little of their own spread, and
@@ -42,10 +50,12 @@ def clustered(values: Float[np.ndarray, "worlds instances *rest"]) -> tuple[np.n
     mean = values.mean(axis=(0, 1), dtype=np.float64)
     flat = values.reshape(worlds * instances, *values.shape[2:]).astype(np.float64)
     over_instances = flat.std(axis=0, ddof=1) / np.sqrt(len(flat)) if len(flat) > 1 else np.full(mean.shape, np.nan)
+    many = np.full(mean.shape, float(len(flat) - 1))
     if worlds < 2:
-        return mean, over_instances
+        return Clustered(mean, over_instances, many)
     over_worlds = values.mean(axis=1, dtype=np.float64).std(axis=0, ddof=1) / np.sqrt(worlds)
-    return mean, np.maximum(over_instances, over_worlds)
+    freedom = np.where(over_worlds > over_instances, worlds - 1.0, many)
+    return Clustered(mean, np.maximum(over_instances, over_worlds), freedom)
 
 
 @dataclass
@@ -92,7 +102,7 @@ class Results:
     def curve(self, setting: Setting, player: Player, horizon: int = 2000) -> Curve:
         """Summarise the regret of a player."""
         rounds, values = self.regret(setting, player, horizon)
-        return Curve(rounds, *clustered(values), np.median(values, axis=(0, 1)))
+        return Curve(rounds, *clustered(values)[:2], np.median(values, axis=(0, 1)))
 
     def regret_at(self, setting: Setting, player: Player, at: float, horizon: int = 2000) -> np.ndarray:
         """Give the regret of every instance up to a share `at` of the horizon: 1 is its end."""

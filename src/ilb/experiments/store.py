@@ -21,6 +21,7 @@ from ilb.experiments.learners import Fitted
 from ilb.experiments.tasks import FitTask, Outcome, Task, content_of, hash_of
 from ilb.model import LatentModel
 from ilb.recurrent import RecurrentRegression
+from ilb.storage import MANIFEST
 
 KEY = b"ilb"
 
@@ -38,7 +39,15 @@ class Store:
         return self.path / "models" / hash_of(task)
 
     def __contains__(self, task: Task) -> bool:
-        return self._table_file(task).is_file()
+        """Say whether the outcome is here and whole; what can't be read is computed anew."""
+        if not self._table_file(task).is_file():
+            return False
+        try:
+            self.about(task)
+        except (OSError, KeyError, ValueError, pa.ArrowInvalid):
+            return False
+        seeds = task.seeds if isinstance(task, FitTask) else ()
+        return all((self._models_directory(task) / str(seed) / MANIFEST).is_file() for seed in seeds)
 
     def put(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome: models first, then the table that vouches for them."""

@@ -10,8 +10,9 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import jax.random as jr
@@ -19,19 +20,20 @@ import numpy as np
 import pyarrow as pa
 
 from ilb.errors import IlbWarning
-from ilb.experiments.learners import Fitted, learn
+from ilb.experiments.learners import Fitted, learn, recipe_of, reward_of
 from ilb.experiments.players import build_player
 from ilb.experiments.settings import Setting, describe_setting
+from ilb.offline.encoder_recipe import describe_recipe
 from ilb.simulation import simulate
 from ilb.version import __version__
 
-REVISION = 1
+REVISION = 2
 """Raised when a change of the code changes numbers: outcomes of another revision are computed anew."""
 
 CURVE_POINTS = 48
 """Rounds at which the regret of every instance is kept, besides those that tables and claims ask for."""
 
-MARKED_ROUNDS = (10, 20, 50, 100, 200, 500, 1000, 2000)
+MARKED_ROUNDS = (10, 20, 40, 50, 100, 200, 500, 1000, 2000)
 PLAYING_KEY = 5
 
 
@@ -63,7 +65,12 @@ class Task(Protocol):
 
 def content_of(task: Any) -> dict[str, Any]:
     """Write a task as plain values: what its hash is made of."""
-    return {"task": type(task).__name__, "ilb": __version__, "revision": REVISION, **_plain(task)}
+    content = {"task": type(task).__name__, "ilb": __version__, "revision": REVISION, **_plain(task)}
+    if isinstance(task, FitTask):
+        recipes = (factory(task.learner, task.setting, task.effort) for factory in (recipe_of, reward_of))
+        content["recipes"] = [describe_recipe(recipe) if recipe is not None else None for recipe in recipes]
+    content["needs"] = [hash_of(need) for need in task.needs()]
+    return content
 
 
 def _plain(value: Any) -> Any:
@@ -75,6 +82,11 @@ def _plain(value: Any) -> Any:
 
 def hash_of(task: Any) -> str:
     """Name a task by its content."""
+    return _hash_of(task)
+
+
+@lru_cache(maxsize=4096)
+def _hash_of(task: Hashable) -> str:
     return hashlib.sha256(json.dumps(content_of(task), sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -116,6 +128,9 @@ class FitTask:
             scores = [getattr(line, name) for line in learned.scores]
             columns[name] = [None if score is None else score.value for score in scores]
             columns[f"{name}_se"] = [None if score is None else score.standard_error for score in scores]
+        if learned.prefix_scores is not None:
+            for name in ("reward_r2", "best_action"):
+                columns[f"{name}_prefixes"] = [getattr(line, name).value for line in learned.prefix_scores]
         return Outcome(pa.table(columns), tuple(learned.models))
 
     def weight(self) -> float:

@@ -72,7 +72,7 @@ class BoundTask:
         key_states, key_signs, key_play = jr.split(jr.fold_in(jr.key(self.seed), 7), 3)
         policy = cpg(_mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))))
         variance = float(oracle.noise.encoding_covariance[0, 0])
-        columns: dict[str, list[float]] = {"gap": [], "regret": [], "regret_se": [], "bound": []}
+        columns: dict[str, list[float]] = {"gap": [], "regret": [], "regret_se": [], "bound": [], "most": []}
         for number in range(self.instances):
             instance = world.sample_instance(jr.fold_in(key_states, number))
             key = jr.fold_in(key_play, number)
@@ -82,6 +82,7 @@ class BoundTask:
             columns["gap"].append(float(gaps(means).smallest))
             columns["regret"].append(float(total.mean()))
             columns["regret_se"].append(float(total.std(ddof=1) / np.sqrt(self.runs)))
+            columns["most"].append(self.horizon * float(gaps(means).largest))
             columns["bound"].append(float(cpg_regret_bound(means, variance, self.horizon, self.model_error)))
         return Outcome(pa.table(columns))
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -15,7 +14,7 @@ from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import Affine
 from ilb.offline.contrastive import Episode, TiedParams, contrastive_losses
-from ilb.offline.encoder_recipe import whiten
+from ilb.offline.encoder_recipe import fit_keys, whiten
 from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Recipe
 from ilb.offline.whitening import fit_whitening
@@ -69,7 +68,7 @@ def choose_latent_dim(
     episode_rows = _held_out_rows(held_out)
     losses = []
     for number, dim in enumerate(candidates):
-        trained = recipe.train_params(jr.key(seed)[None], [train], dim)[0]
+        trained = recipe.train_params(fit_keys([seed]), [train], dim)[0]
         losses.append(_losses(trained, fit_whitening(train.context), held_out, episode_rows))
         report(number + 1, len(candidates), float(losses[-1].mean()))
     table = np.stack(losses)

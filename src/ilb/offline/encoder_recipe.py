@@ -54,6 +54,16 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+FIT_STREAM = 1 << 21
+"""Folded into the key of every fit: worlds and their logs are often drawn from the same seed, and a network must not
+start from the numbers that its world was drawn with."""
+
+
+def fit_keys(seeds: Sequence[int]) -> PRNGKeyArray:
+    """Give one key for each seed, in a stream that belongs to fits alone."""
+    return jnp.stack([jr.fold_in(jr.key(seed), FIT_STREAM) for seed in seeds])
+
+
 def split_each(keys: PRNGKeyArray, number: int) -> list[PRNGKeyArray]:
     """Split the key of every run into `number` keys: as many arrays of one key a run."""
     return list(jax.vmap(lambda key: jr.split(key, number), out_axes=1)(keys))

@@ -16,7 +16,7 @@ from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.model import LatentModel, NoiseLevels, Provenance
 from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe
+from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe, fit_keys
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.reward import RewardFit, reward_cells
 from ilb.offline.reward_recipe import LinearRewardRecipe, RewardRecipe, RewardTask
@@ -74,10 +74,9 @@ def fit_many(
         choice = choose_latent_dim(logs[0], seed=seeds[0], report=report)
         latent_dim = choice.chosen
         notes.append(choice.sentence())
-    keys = jnp.stack([jr.key(seed) for seed in seeds])
+    keys = fit_keys(seeds)
     trained = recipe.train(keys, logs, latent_dim, report)
     measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
-    # Any recipe is described by its fields; `describe_recipe` is typed for those of encoders.
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
     for result, (fitted, noise), table, seed in zip(trained, measured, logs, seeds, strict=True):
@@ -112,7 +111,7 @@ def complete_model(
     `seed` is for reward recipes that draw; least squares, the default, does not.
     """
     reward = LinearRewardRecipe() if reward is None else reward
-    [(fitted, noise)] = _measure([encoder], [logs], reward, jnp.stack([jr.key(seed)]), silent)
+    [(fitted, noise)] = _measure([encoder], [logs], reward, fit_keys([seed]), silent)
     return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance)
 
 

@@ -25,7 +25,7 @@ from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.model import Provenance
 from ilb.networks import Affine
-from ilb.offline.encoder_recipe import split_each, stack, unstack, whiten
+from ilb.offline.encoder_recipe import fit_keys, split_each, stack, unstack, whiten
 from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.training import CosineAdam, Curve, Minimised, Recipe, minimise_many
 from ilb.recurrent import RecurrentRegression, random_recurrent_regression
@@ -131,7 +131,7 @@ def fit_regression_many(
     # An instance without rewards teaches nothing, and among the held-out ones it would measure nothing.
     rewarded = [table.select(np.unique(table.instance[_seen(table)])) for table in logs]
     units = [_Units.of(table, recipe.scaling) for table in rewarded]
-    result = _minimise(recipe, jnp.stack([jr.key(seed) for seed in seeds]), rewarded, units, report)
+    result = _minimise(recipe, fit_keys(seeds), rewarded, units, report)
     networks = unstack(result.params, len(logs))
     return [
         RecurrentRegression(

@@ -17,6 +17,8 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret in ADCB with latent noise 0.1, without Age",
     panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
     groups=ADCB_GROUPS,
+    remarks=("Claims are tested with the released rewards, which the paper's own scores go with.",),
+    also=((WITH_AGE, Player("CPG", PAPER)),),
     claims=(
         Claim(
             "without-age-ilb-recovers",

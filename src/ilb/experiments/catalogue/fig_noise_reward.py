@@ -1,6 +1,6 @@
 """fig:noise-reward: reward noise of standard deviation 0.5, 1 and 2."""
 
-from ilb.experiments.claims import Claim, less_regret, regret_grows
+from ilb.experiments.claims import Claim, grows_more, less_regret, regret_grows
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.groups import MAB, ON_OURS, ON_PAPER, RECURRENT, on_model
 from ilb.experiments.learners import PAPER
@@ -27,9 +27,15 @@ EXPERIMENT = RegretFigure(
         Claim(
             "fpg-is-robust-to-reward-noise",
             "app:noise-reward",
-            "FPG stays robust: far below MAB at every level of reward noise.",
+            "FPG (as released) stays robust: below MAB at every level of reward noise.",
             lambda r: [less_regret(r, setting, FPG_RELEASED, MAB) for setting in (LOW, MIDDLE, HIGH)],
             remark="With FPG as released; as printed, one reward weighs as much as all contexts together.",
+        ),
+        Claim(
+            "fpg-approaches-cpg-with-reward-noise",
+            "app:noise-reward",
+            "With noisier rewards the advantage of FPG (as released) over CPG shrinks.",
+            lambda r: [grows_more(r, FPG_RELEASED, CPG, (LOW, HIGH), "reward std 0.5 to 2")],
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """fig:nonlinear_reward: rewards that are a two-layer network of z, learned by a network; CPG plays."""
 
-from ilb.experiments.claims import Claim, less_regret, no_worse_than
+from ilb.experiments.claims import Claim, grows_more, less_regret
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.groups import MAB, RECURRENT
 from ilb.experiments.learners import OURS, PAPER, VAE
@@ -14,6 +14,7 @@ EXPERIMENT = RegretFigure(
     label="fig:nonlinear_reward",
     title="Cumulative regret with rewards that are not linear in the latent state",
     panels=(Panel("two-layer leaky-ReLU rewards", LEAKY),),
+    also=((Synthetic(), CPG), (Synthetic(), CPG_VAE)),
     groups=(Group("", (CPG, CPG_OURS, CPG_VAE, CPG_ORACLE, RECURRENT, MAB)),),
     claims=(
         Claim(
@@ -23,13 +24,10 @@ EXPERIMENT = RegretFigure(
             lambda r: [less_regret(r, LEAKY, CPG, RECURRENT), less_regret(r, LEAKY, CPG_OURS, RECURRENT)],
         ),
         Claim(
-            "vae-is-similar-on-nonlinear-rewards",
+            "vae-comes-closer-on-nonlinear-rewards",
             "app:nonlinear_reward",
-            "CPG on the VAE performs similarly: it ends within a quarter of MAB's regret of CPG on the LVM.",
-            lambda r: [
-                no_worse_than(less_regret(r, LEAKY, CPG_VAE, CPG), 0.25 * float(r.regret_at(LEAKY, MAB, 1.0).mean())),
-                no_worse_than(less_regret(r, LEAKY, CPG, CPG_VAE), 0.25 * float(r.regret_at(LEAKY, MAB, 1.0).mean())),
-            ],
+            "Against the linear case, CPG on the VAE comes closer to CPG on the identifiable model.",
+            lambda r: [grows_more(r, CPG, CPG_VAE, (Synthetic(), LEAKY), "from linear to nonlinear rewards")],
         ),
     ),
 )

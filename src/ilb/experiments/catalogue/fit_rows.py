@@ -1,7 +1,16 @@
 """Rows of the paper's tables of fits, as data: MCC, R² of rewards and % of best actions found."""
 
 from ilb.experiments.experiment import ScoreRow
-from ilb.experiments.learners import OURS, PAPER, PAPER_WIDE, REGRESSION, VAE, VAE_RELEASED
+from ilb.experiments.learners import (
+    MEAN_CONTEXTS,
+    OURS,
+    PAPER,
+    PAPER_WIDE,
+    REGRESSION,
+    TRUE_ENCODER,
+    VAE,
+    VAE_RELEASED,
+)
 from ilb.experiments.settings import Adcb, Setting, Synthetic
 
 Triple = tuple[float | None, float | None, float | None]
@@ -106,9 +115,17 @@ def adcb_rows() -> tuple[ScoreRow, ...]:
     )
     without_age = tuple(
         _row(Adcb(rewards="released", context="without_age"), learner, ("released, no Age", 2, 200), {})
+        for learner in (OURS, VAE)
+    )
+    noisy = tuple(
+        _row(Adcb(latent_noise_std=0.1, rewards="released", context=context), learner, (says, 2, 200), {})
+        for context, says in (("nine", "released, noise 0.1"), ("without_age", "released, noise 0.1, no Age"))
         for learner in (PAPER, OURS, VAE)
     )
-    return released + as_printed + without_age
+    plain = tuple(
+        _row(Adcb(rewards=rewards), MEAN_CONTEXTS, (rewards, 2, 200), {}) for rewards in ("released", "printed")
+    )
+    return released + as_printed + without_age + noisy + plain
 
 
 def _row(
@@ -126,7 +143,7 @@ def main_rows() -> tuple[ScoreRow, ...]:
     """The rows of tab:test, ours between them, and the paper's recipe with the width of the released code."""
     return tuple(
         ScoreRow(Synthetic(layers=layers), learner, (learner, str(layers)), MAIN_TABLE.get((learner, layers), NOTHING))
-        for learner in (PAPER, PAPER_WIDE, OURS, VAE, VAE_RELEASED, REGRESSION)
+        for learner in (PAPER, PAPER_WIDE, OURS, VAE, VAE_RELEASED, REGRESSION, TRUE_ENCODER, MEAN_CONTEXTS)
         for layers in (2, 4)
     )
 

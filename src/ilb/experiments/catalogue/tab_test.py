@@ -1,20 +1,26 @@
 """tab:test: how well each model is fitted, L = 2 and 4, T_o = 200."""
 
 from ilb.experiments.catalogue.fit_rows import main_rows
-from ilb.experiments.claims import Claim, Comparison, better_score, no_worse_than
+from ilb.experiments.claims import Claim, Comparison, better_score, compare_fits, no_worse_than
 from ilb.experiments.experiment import ScoreTable
-from ilb.experiments.learners import PAPER, REGRESSION, VAE
+from ilb.experiments.learners import MEAN_CONTEXTS, PAPER, REGRESSION, VAE
 from ilb.experiments.results import Results
 from ilb.experiments.settings import Synthetic
 
 TWO, FOUR = Synthetic(), Synthetic(layers=4)
 
 
-def _high_correlation(results: Results) -> list[Comparison]:
+def _beats_no_network(results: Results) -> list[Comparison]:
     return [
-        Comparison(f"affine MCC of {learner} minus 0.9", score.value - 0.9, score.standard_error)
+        better_score(
+            results,
+            "affine_mcc",
+            (setting, learner),
+            (setting, MEAN_CONTEXTS),
+            f"affine MCC at L = {setting.layers}: {learner} minus mean contexts",
+        )
         for learner in (PAPER, VAE)
-        for score in [results.score(TWO, learner, "affine_mcc")]
+        for setting in (TWO, FOUR)
     ]
 
 
@@ -23,13 +29,16 @@ def _loses_more(results: Results) -> list[Comparison]:
         learner: results.scores(TWO, learner, "best_action") - results.scores(FOUR, learner, "best_action")
         for learner in (VAE, PAPER)
     }
-    extra = loss[VAE] - loss[PAPER]
-    error = extra.std(ddof=1) / len(extra) ** 0.5 if len(extra) > 1 else float("nan")
     harder = [
         better_score(results, "best_action", (TWO, learner), (FOUR, learner), f"% best of {learner}, L = 2 minus L = 4")
         for learner in (VAE, PAPER, REGRESSION)
     ]
-    return [*harder, Comparison("loss of % best from L = 2 to 4: VAE minus LVM", float(extra.mean()), float(error))]
+    return [*harder, compare_fits("loss of % best from L = 2 to 4: VAE minus LVM", loss[VAE] - loss[PAPER])]
+
+
+def _comparable(results: Results, one: str, other: str) -> Comparison:
+    says = f"R² of {one} minus {other}"
+    return no_worse_than(better_score(results, "reward_r2", (TWO, one), (TWO, other), says), 0.05)
 
 
 EXPERIMENT = ScoreTable(
@@ -41,8 +50,9 @@ EXPERIMENT = ScoreTable(
         Claim(
             "both-lvms-invert-the-emission",
             "Evaluating LVM fit",
-            "Both latent variable models recover the latent state well.",
-            _high_correlation,
+            "Both latent variable models invert the emission, at L = 2 and 4: better than mean contexts do without a "
+            "network.",
+            _beats_no_network,
             remark="Tested after the best affine map (fitted on training instances), which is all that thm:id_latent "
             "promises: with Gaussian latents ICA can't know the rotation, and MCC after ICA is low even for the truth.",
         ),
@@ -57,9 +67,7 @@ EXPERIMENT = ScoreTable(
             "Evaluating LVM fit",
             "The regression's R² is comparable to the LVM's, but it finds the best action less often.",
             lambda r: [
-                no_worse_than(
-                    better_score(r, "reward_r2", (TWO, REGRESSION), (TWO, PAPER), "R² of Regression minus LVM"), 0.05
-                ),
+                *(_comparable(r, one, other) for one, other in ((REGRESSION, PAPER), (PAPER, REGRESSION))),
                 better_score(r, "best_action", (TWO, PAPER), (TWO, REGRESSION), "% best of LVM minus Regression"),
             ],
         ),
@@ -68,5 +76,9 @@ EXPERIMENT = ScoreTable(
         "The paper's MCC is after ICA; ours is computed the same way, on the mean encoding of each instance. ICA can't "
         "identify a rotation of Gaussian latents, so this column says little; the affine R² asks what the theorem "
         "promises.",
+        "The paper's % best of the regression averages over all prefixes of a history (the column on the right), that "
+        "of the LVM uses the whole history.",
+        "The VAE of the released code, a noisy autoencoder with a sigmoid at its end, is shown under its own name; "
+        "ours is a real beta-VAE.",
     ),
 )

@@ -6,7 +6,8 @@ from ilb.experiments.experiment import ScoreTable
 from ilb.experiments.learners import PAPER, REGRESSION, VAE
 from ilb.experiments.settings import Adcb
 
-RELEASED, AGELESS = Adcb(rewards="released"), Adcb(rewards="released", context="without_age")
+RELEASED = Adcb(rewards="released")
+NOISY, AGELESS = (Adcb(latent_noise_std=0.1, rewards="released", context=c) for c in ("nine", "without_age"))
 
 SYNTHETIC = ScoreTable(
     label="table:fit_results",
@@ -41,13 +42,21 @@ ADCB = ScoreTable(
             lambda r: [better_score(r, "reward_r2", (RELEASED, VAE), (RELEASED, PAPER), "R² of VAE minus LVM")],
         ),
         Claim(
+            "vae-fits-noisy-adcb-better",
+            "app:noise-latent",
+            "With latent noise 0.1 and Age among the columns, the VAE scores better on test patients than the "
+            "identifiable model.",
+            lambda r: [
+                better_score(r, metric, (NOISY, VAE), (NOISY, PAPER), f"{metric} of VAE minus LVM, noise 0.1")
+                for metric in ("reward_r2", "best_action")
+            ],
+        ),
+        Claim(
             "removing-age-helps-the-lvm",
             "app:noise-latent",
-            "Without the Age column the identifiable model fits ADCB better.",
+            "With latent noise 0.1, the identifiable model fits ADCB better without the Age column.",
             lambda r: [
-                better_score(
-                    r, metric, (AGELESS, PAPER), (RELEASED, PAPER), f"{metric} of the LVM without Age minus with"
-                )
+                better_score(r, metric, (AGELESS, PAPER), (NOISY, PAPER), f"{metric} of the LVM without Age minus with")
                 for metric in ("reward_r2", "best_action")
             ],
             remark="Age is not alone: education and marital status, too, are constant within a patient and stay.",

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from ilb.experiments.claims import Claim, Comparison
+from ilb.experiments.claims import Claim, Comparison, compare_fits
 from ilb.experiments.experiment import Drawing, Exhibit
-from ilb.experiments.learners import OURS
+from ilb.experiments.learners import OURS, TRUE_ENCODER
 from ilb.experiments.results import Estimate, Results, mean_of
 from ilb.experiments.settings import Synthetic
 from ilb.experiments.tasks import FitTask
 from ilb.plots.distributions import plot_sweeps
 
-LEARNERS = (OURS,)
+LEARNERS = (OURS, TRUE_ENCODER)
 INSTANCES, LENGTHS, EFFORTS = (10, 25, 50, 100), (10, 25, 50, 200), (0.03, 0.1, 0.3, 1.0)
 SWEEPS: dict[str, tuple[tuple[float, Synthetic, float], ...]] = {
     "instances I": tuple((float(count), Synthetic(instances=count), 1.0) for count in INSTANCES),
@@ -39,25 +39,25 @@ def _draw(results: Results) -> Exhibit:
     return Exhibit({"thm-id-latent": plot_sweeps(sweeps, label="R² of z after an affine map")})
 
 
+def _affine(results: Results, learner: str, setting: Synthetic, effort: float) -> np.ndarray:
+    return np.asarray(results.store.table(_task(results, learner, setting, effort))["affine_r2"].to_numpy())
+
+
 def _improves(results: Results) -> list[Comparison]:
+    """Compare what is missing to the true encoder; the noise of means and of the affine map is the same for both."""
     found = []
     for name, points in SWEEPS.items():
-        for learner in LEARNERS:
-            few, many = (
-                results.store.table(_task(results, learner, setting, effort))["affine_r2"].to_numpy()
-                for _, setting, effort in (points[0], points[-1])
-            )
-            gain = many - few
-            error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else float("nan")
-            found.append(
-                Comparison(f"affine R² of {learner}, most minus least {name}", float(gain.mean()), float(error))
-            )
+        few, many = (
+            _affine(results, TRUE_ENCODER, setting, effort) - _affine(results, OURS, setting, effort)
+            for _, setting, effort in (points[0], points[-1])
+        )
+        found.append(compare_fits(f"affine R² missing to the true encoder, least minus most {name}", few - many))
     return found
 
 
 def _near_one(results: Results) -> list[Comparison]:
-    score = _estimate(results, OURS, Synthetic(), 1.0)
-    return [Comparison("affine R² of our recipe minus 0.98", score.value - 0.98, score.standard_error)]
+    missing = _affine(results, TRUE_ENCODER, Synthetic(), 1.0) - _affine(results, OURS, Synthetic(), 1.0)
+    return [compare_fits("0.01 minus the affine R² that is missing to the true encoder", 0.01 - missing)]
 
 
 EXPERIMENT = Drawing(
@@ -80,7 +80,8 @@ EXPERIMENT = Drawing(
         Claim(
             "latent-state-is-recovered",
             "thm:id_latent",
-            "With the logs of the standard setting the latent state is recovered up to an affine map.",
+            "With the logs of the standard setting the latent state is recovered up to an affine map: within 0.01 of "
+            "the R² of the true encoder.",
             _near_one,
         ),
     ),
