@@ -27,10 +27,9 @@ class Line(NamedTuple):
     standard_error: Float[np.ndarray, " rounds"]
     median: Float[np.ndarray, " rounds"]
 
-    @property
-    def name(self) -> str:
-        """The name in the legend."""
-        return f"{self.policy}, {self.model}" if self.model and self.model != self.policy else self.policy
+    def name(self, with_model: bool) -> str:
+        """Give the name in the legend."""
+        return f"{self.policy}, {self.model}" if with_model and self.model not in ("", self.policy) else self.policy
 
 
 class PanelGrid(NamedTuple):
@@ -49,8 +48,10 @@ def plot_panels(grid: PanelGrid) -> Figure:
         parts = figure.subfigures(rows, 1, squeeze=False)[:, 0]
         for number, (part, row) in enumerate(zip(parts, grid.lines, strict=True)):
             axes = part.subplots(1, columns, squeeze=False, sharey=True)[0]
+            # Where all stand on one model, the row's title says which.
+            several = len({line.model for line in row[0] if line.model not in ("", line.policy)}) > 1
             for axis, lines, title in zip(axes, row, grid.columns, strict=True):
-                _draw(axis, lines)
+                _draw(axis, lines, several)
                 if number == 0:
                     axis.set_title(title, fontsize=9.5)
             axes[0].set_ylabel("mean cumulative regret")
@@ -63,11 +64,11 @@ def plot_panels(grid: PanelGrid) -> Figure:
     return figure
 
 
-def _draw(axis: Axes, lines: Sequence[Line]) -> None:
+def _draw(axis: Axes, lines: Sequence[Line], several_models: bool) -> None:
     for line in lines:
-        look = line_of(line.policy, line.model)
+        look = line_of(line.policy, line.model if several_models else "")
         mean = np.maximum(line.mean, DIRECT_FLOOR)
-        axis.plot(line.rounds, mean, label=line.name, linewidth=1.5, **look)
+        axis.plot(line.rounds, mean, label=line.name(several_models), linewidth=1.5, **look)
         low = np.maximum(line.mean - line.standard_error, DIRECT_FLOOR)
         axis.fill_between(
             line.rounds, low, line.mean + line.standard_error, color=look["color"], alpha=0.15, linewidth=0

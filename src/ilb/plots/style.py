@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, SKY, YELLOW, GREY, BLACK = (
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, SKY, YELLOW, GREY, BLACK, INDIGO, WINE = (
     "#0072B2",
     "#E69F00",
     "#009E73",
@@ -15,6 +15,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, SKY, YELLOW, GREY, BLACK = (
     "#B8A600",
     "#888888",
     "#000000",
+    "#332288",
+    "#882255",
 )
 
 LOOK: dict[str, tuple[str, str]] = {
@@ -27,7 +29,7 @@ LOOK: dict[str, tuple[str, str]] = {
     "FPG-TS": (ORANGE, "-"),
     "FPG-TS (released)": (ORANGE, "--"),
     "MAB": (RED, "-"),
-    "MABPrior": (RED, "--"),
+    "MABPrior": (WINE, "-"),
     "LinUCB": (PURPLE, "-"),
     "LinTS": (PURPLE, "--"),
     "Warm LinTS": (PURPLE, ":"),
@@ -35,7 +37,7 @@ LOOK: dict[str, tuple[str, str]] = {
     "mTS (rewards)": (SKY, "--"),
     "mUCB (encodings)": (BROWN, "-"),
     "mUCB (rewards)": (BROWN, "--"),
-    "Regression": (YELLOW, "-"),
+    "Regression": (INDIGO, "-"),
     "Uniform": (GREY, ":"),
 }
 """Colour and line of each policy; the same colour is the same family."""
