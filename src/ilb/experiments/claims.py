@@ -110,7 +110,8 @@ def better_score(
     results: Results, metric: str, better: tuple[Setting, str], worse: tuple[Setting, str], says: str
 ) -> Comparison:
     """Compare a score of two learners, or of one in two settings, paired by seed."""
-    return compare_fits(says, results.scores(*better, metric) - results.scores(*worse, metric))
+    first, second = results.paired_scores(metric, better, worse)
+    return compare_fits(says, first - second)
 
 
 def small_bias(

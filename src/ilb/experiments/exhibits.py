@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ilb.experiments.experiment import Exhibit, RegretFigure, ScoreRow, ScoreTable, Table
 from ilb.experiments.learners import REGRESSION
+from ilb.experiments.players import Player
 from ilb.experiments.results import Estimate, Results
 from ilb.experiments.settings import Setting
 from ilb.plots.panels import Line, PanelGrid, plot_panels
@@ -21,7 +24,7 @@ def show_regret(experiment: RegretFigure, results: Results) -> Exhibit:
         row = []
         for panel in experiment.panels:
             lines = []
-            for player in group.players:
+            for player in played(experiment, panel.setting, group.players, results):
                 curve = results.curve(panel.setting, player, experiment.horizon)
                 lines.append(Line(player.policy, player.model, *curve))
             row.append(lines)
@@ -33,14 +36,21 @@ def show_regret(experiment: RegretFigure, results: Results) -> Exhibit:
         Table(f"Cumulative regret, {panel.title}", *_regret_rows(experiment, panel.setting, results))
         for panel in experiment.panels
     ]
-    return Exhibit({file_name(experiment.label): figure}, tables, experiment.remarks)
+    left = sum(task not in results.store for task in experiment.tasks(results))
+    remarks = (*experiment.remarks, f"{left} lines are not played yet.") if left else experiment.remarks
+    return Exhibit({file_name(experiment.label): figure}, tables, remarks)
+
+
+def played(experiment: RegretFigure, setting: Setting, players: Sequence[Player], results: Results) -> list[Player]:
+    """Leave out who was not played in a setting yet."""
+    return [p for p in players if results.play_task(setting, p, experiment.horizon) in results.store]
 
 
 def _regret_rows(experiment: RegretFigure, setting: Setting, results: Results) -> tuple[list[str], list[list[str]]]:
     horizon = results.size.horizon(experiment.horizon)
     shown = [r for r in SHOWN_ROUNDS if r < horizon] + [horizon]
     lines: list[tuple[float, list[str]]] = []
-    for player in experiment.players:
+    for player in played(experiment, setting, experiment.players, results):
         curve = results.curve(setting, player, experiment.horizon)
         at = [int(np.abs(curve.rounds - r).argmin()) for r in shown]
         cells = [f"{_short(curve.mean[i])} ± {_short(curve.standard_error[i])} / {_short(curve.median[i])}" for i in at]
@@ -70,7 +80,7 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
     header = [*experiment.header]
     for _, name, _, _ in METRICS:
         header += [f"{name}, paper", f"{name}, ours"]
-    header += ["R² of z, affine", "% best, all prefixes", "CPU s a fit"]
+    header += ["R² of z, affine", "% best, all prefixes", "fits", "CPU s a fit"]
     done = [row for row in experiment.rows if is_fitted(row, results)]
     rows = [_score_row(row, results) for row in done]
     left = len(experiment.rows) - len(done)
@@ -79,8 +89,8 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
 
 
 def is_fitted(row: ScoreRow, results: Results) -> bool:
-    """Say whether all fits of a row are stored."""
-    return all(task in results.store for task in results.fit_tasks(row.setting, row.learner))
+    """Say whether some fits of a row are stored."""
+    return any(task in results.store for task in results.fit_tasks(row.setting, row.learner))
 
 
 def _score_row(row: ScoreRow, results: Results) -> list[str]:
@@ -91,8 +101,8 @@ def _score_row(row: ScoreRow, results: Results) -> list[str]:
     cells.append(_shown(results.score(row.setting, row.learner, "affine_r2"), 1.0, 3))
     prefixes = row.learner == REGRESSION
     cells.append(f"{100 * results.scores(row.setting, row.learner, PREFIXES).mean():.1f}" if prefixes else "-")
-    cells.append(f"{results.scores(row.setting, row.learner, 'fit_cpu_seconds').mean():.1f}")
-    return cells
+    seconds = results.scores(row.setting, row.learner, "fit_cpu_seconds")
+    return [*cells, str(len(seconds)), f"{seconds.mean():.1f}"]
 
 
 def _shown(score: Estimate, factor: float, digits: int) -> str:

@@ -42,9 +42,11 @@ def judge_all(experiments: Sequence[Experiment], results: Results) -> list[Judge
     return judged
 
 
-def is_complete(experiment: Experiment, results: Results) -> bool:
-    """Say whether everything behind an experiment is stored."""
-    return all(task in results.store for task in experiment.tasks(results))
+def _begun(experiment: Experiment, results: Results) -> bool:
+    """Say whether there is something to show of an experiment."""
+    partial = isinstance(experiment, ScoreTable | RegretFigure)
+    enough = any if partial else all
+    return enough(task in results.store for task in experiment.tasks(results))
 
 
 def cpu_seconds(experiments: Sequence[Experiment], results: Results) -> float:
@@ -58,8 +60,8 @@ def write_report(
 ) -> list[Judged]:
     """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
     judged = judge_all(experiments, results)
-    # A table can be shown as far as it goes; a figure needs all its lines.
-    done = [e for e in experiments if isinstance(e, ScoreTable) or is_complete(e, results)]
+    # Tables and curves are shown as far as they go; other figures are drawn whole or not at all.
+    done = [e for e in experiments if _begun(e, results)]
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     page = Page(
         "Identifiable Latent Bandits, reproduced",

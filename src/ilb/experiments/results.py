@@ -111,13 +111,20 @@ class Results:
         return np.asarray(values[..., np.abs(rounds - wanted).argmin()])
 
     def scores(self, setting: Setting, learner: str, metric: str) -> Float[np.ndarray, " seeds"]:
-        """Give a score of every fit of a learner."""
-        columns = []
-        for task in self.fit_tasks(setting, learner):
-            if task not in self.store:
-                raise KeyError(f"{learner} in {setting} was not fitted at this size.")
-            columns.append(self.store.table(task)[metric].to_numpy(zero_copy_only=False).astype(float))
-        return np.concatenate(columns)
+        """Give a score of every fit of a learner that is stored, by seed; blocks of seeds come in order."""
+        done = [task for task in self.fit_tasks(setting, learner) if task in self.store]
+        if not done:
+            raise KeyError(f"{learner} in {setting} was not fitted at this size.")
+        tables = [self.store.table(task)[metric] for task in done]
+        return np.concatenate([column.to_numpy(zero_copy_only=False).astype(float) for column in tables])
+
+    def paired_scores(
+        self, metric: str, one: tuple[Setting, str], other: tuple[Setting, str]
+    ) -> tuple[Float[np.ndarray, " seeds"], Float[np.ndarray, " seeds"]]:
+        """Give a score of two learners, or of one in two settings, for the seeds that both have."""
+        first, second = self.scores(*one, metric), self.scores(*other, metric)
+        common = min(len(first), len(second))
+        return first[:common], second[:common]
 
     def score(self, setting: Setting, learner: str, metric: str) -> Estimate:
         """Average a score over fits, with the standard error over them (over test instances if there is one fit)."""
