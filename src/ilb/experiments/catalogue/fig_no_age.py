@@ -1,6 +1,6 @@
 """fig:no-age: ADCB with latent noise 0.1 and without the Age column, which tells the patients apart."""
 
-from ilb.experiments.catalogue.fig_adcb import ADCB_GROUPS
+from ilb.experiments.catalogue.fig_adcb import ADCB_GROUPS, ADCB_REMARKS
 from ilb.experiments.claims import Claim, regret_grows
 from ilb.experiments.experiment import Panel, RegretFigure
 from ilb.experiments.learners import PAPER
@@ -17,7 +17,7 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret in ADCB with latent noise 0.1, without Age",
     panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
     groups=ADCB_GROUPS,
-    remarks=("Claims are tested with the released rewards, which the paper's own scores go with.",),
+    remarks=ADCB_REMARKS,
     also=((WITH_AGE, Player("CPG", PAPER)),),
     claims=(
         Claim(

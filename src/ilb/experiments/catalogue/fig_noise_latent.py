@@ -1,6 +1,6 @@
 """fig:noise-latent: ADCB with latent noise of standard deviation 0.1 instead of 0.02."""
 
-from ilb.experiments.catalogue.fig_adcb import ADCB_GROUPS, CPG, FPG_RELEASED, FPG_TS_RELEASED
+from ilb.experiments.catalogue.fig_adcb import ADCB_GROUPS, ADCB_REMARKS, CPG, FPG_RELEASED, FPG_TS_RELEASED
 from ilb.experiments.claims import Claim, less_regret, no_worse_than, regret_grows
 from ilb.experiments.experiment import Panel, RegretFigure
 from ilb.experiments.groups import MAB
@@ -16,7 +16,7 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret in ADCB with latent noise 0.1",
     panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
     groups=ADCB_GROUPS,
-    remarks=("Claims are tested with the released rewards, which the paper's own scores go with.",),
+    remarks=ADCB_REMARKS,
     also=((CALM, CPG), (CALM, FPG_RELEASED), (CALM, MAB)),
     claims=(
         Claim(
