@@ -11,8 +11,8 @@ PRINTED, RELEASED = Adcb(), Adcb(rewards="released")
 CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 ADCB_REMARKS = (
     "Claims are tested with the released rewards, which the paper's own scores go with.",
-    "The prior of MAB is N(0, 1), as in the released code, and the best treatments give about 3: arms that were never tried "
-    "look worse than any that was, so MAB hardly explores here, and comparisons with it say little.",
+    "The prior of MAB is N(0, 1), as in the released code, and the best treatments give about 3: arms that were never "
+    "tried look worse than any that was, so MAB hardly explores here, and comparisons with it say little.",
 )
 ADCB_GROUPS = (BASELINES, ON_PAPER, ON_OURS, ON_VAE)
 
