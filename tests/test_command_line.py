@@ -92,7 +92,10 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder):
     [
         (("fit", "nowhere.csv", *COLUMNS, "--out", "m"), "nowhere.csv"),
         (("fit", "logs.parquet", *COLUMNS[:-1], "rewards", "--out", "m"), "no column 'rewards'.*'reward'"),
-        (("fit", "logs.parquet", *COLUMNS, "--recipe", "magic", "--out", "m"), "with-contexts, paper, vae; got 'magic'"),
+        (
+            ("fit", "logs.parquet", *COLUMNS, "--recipe", "magic", "--out", "m"),
+            "with-contexts, paper, vae; got 'magic'",
+        ),
         (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "latent_dim=9 with 2 columns"),
         (("score", "logs.parquet", "logs.parquet"), "not a saved model"),
         (("score", "model", "logs.parquet", "--world", "logs.test.parquet"), "not a world"),
