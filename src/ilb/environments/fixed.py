@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
-from ilb.model import LatentModel
+from ilb.environments.wrapper import AbstractWrapper
 
 
-class FixedInstance(AbstractEnvironment):
+class FixedInstance(AbstractWrapper):
     """The world inside, where `sample_instance` always gives `instance`; contexts and rewards stay random."""
 
     environment: AbstractEnvironment
@@ -18,23 +18,3 @@ class FixedInstance(AbstractEnvironment):
         """Give the one instance."""
         del key
         return self.instance
-
-    def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
-        """Draw the context of one round."""
-        return self.environment.emit(key, instance)
-
-    def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
-        return self.environment.mean_rewards(instance)
-
-    def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
-        return self.environment.sample_rewards(key, instance)
-
-    def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the true latent state."""
-        return self.environment.latent_state(instance)
-
-    def oracle(self) -> LatentModel:
-        """Give the true model."""
-        return self.environment.oracle()

@@ -17,11 +17,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.environments.synthetic import LatentNoise, SyntheticWorld
+from ilb.environments.wrapper import AbstractWrapper
 from ilb.errors import WorldError
 from ilb.model import LatentModel
 
 
-class ShiftedLatents(AbstractEnvironment):
+class ShiftedLatents(AbstractWrapper):
     r"""Instances from outside the training population: every new latent state is moved by `shift` (app:ood).
 
     Only for worlds whose instance is its latent vector. `oracle()` is that of the world inside: it has the true
@@ -43,26 +44,6 @@ class ShiftedLatents(AbstractEnvironment):
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
         """Draw a latent state and move it."""
         return jnp.asarray(self.environment.sample_instance(key) + self.shift)
-
-    def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
-        """Draw the context of one round."""
-        return self.environment.emit(key, instance)
-
-    def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
-        return self.environment.mean_rewards(instance)
-
-    def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
-        return self.environment.sample_rewards(key, instance)
-
-    def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the moved latent state."""
-        return self.environment.latent_state(instance)
-
-    def oracle(self) -> LatentModel:
-        """Give the true model with the population that it was trained on, not the shifted one."""
-        return self.environment.oracle()
 
 
 def shift_by_coordinate(environment: AbstractEnvironment, amount: float) -> ShiftedLatents:
@@ -97,7 +78,7 @@ def shift_along(environment: AbstractEnvironment, direction: Float[Array, " n"],
     return ShiftedLatents(environment, norm * direction / length)
 
 
-class NoisyContexts(AbstractEnvironment):
+class NoisyContexts(AbstractWrapper):
     """Contexts seen through Gaussian noise of standard deviation `std`, added after the emission (app:emission_noise).
 
     `oracle()` is that of the world inside: it applies the true $g^{-1}$ to the noisy x and has the noise levels of
@@ -107,34 +88,14 @@ class NoisyContexts(AbstractEnvironment):
     environment: AbstractEnvironment
     std: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
-    def sample_instance(self, key: PRNGKeyArray) -> Instance:
-        """Draw an instance."""
-        return self.environment.sample_instance(key)
-
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
         """Draw the context of one round and add noise to it; the same draws, scaled, at every noise level."""
         key_context, key_noise = jr.split(key)
         context = self.environment.emit(key_context, instance)
         return context + self.std * jr.normal(key_noise, context.shape)
 
-    def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
-        return self.environment.mean_rewards(instance)
 
-    def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
-        return self.environment.sample_rewards(key, instance)
-
-    def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the true latent state."""
-        return self.environment.latent_state(instance)
-
-    def oracle(self) -> LatentModel:
-        """Give the model that is true without the noise."""
-        return self.environment.oracle()
-
-
-class DroppedContexts(AbstractEnvironment):
+class DroppedContexts(AbstractWrapper):
     """Contexts of which only the columns `kept` are seen, in that order.
 
     Part of g(z) need not determine z, so there is no true model to give: `oracle()` raises `WorldError`.
@@ -153,25 +114,9 @@ class DroppedContexts(AbstractEnvironment):
         if len(set(kept.tolist())) < kept.size or kept.min() < 0 or kept.max() >= columns:
             raise WorldError(f"kept must list different columns from 0 to {columns - 1}; got {kept.tolist()}.")
 
-    def sample_instance(self, key: PRNGKeyArray) -> Instance:
-        """Draw an instance."""
-        return self.environment.sample_instance(key)
-
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " kept"]:
         """Draw the context of one round and show the kept columns of it."""
         return self.environment.emit(key, instance)[self.kept]
-
-    def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
-        return self.environment.mean_rewards(instance)
-
-    def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
-        return self.environment.sample_rewards(key, instance)
-
-    def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the true latent state, of which the contexts show only part."""
-        return self.environment.latent_state(instance)
 
     def oracle(self) -> LatentModel:
         """Refuse: the latent state can't be computed from part of the context."""

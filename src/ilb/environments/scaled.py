@@ -7,36 +7,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
+from ilb.environments.wrapper import AbstractWrapper
 from ilb.model import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 
 
-class ScaledContexts(AbstractEnvironment):
+class ScaledContexts(AbstractWrapper):
     """Contexts `(x - low) / span`; everything else is that of the world inside."""
 
     environment: AbstractEnvironment
     low: Float[Array, " d"] = eqx.field(converter=jnp.asarray)
     span: Float[Array, " d"] = eqx.field(converter=jnp.asarray)
 
-    def sample_instance(self, key: PRNGKeyArray) -> Instance:
-        """Draw an instance."""
-        return self.environment.sample_instance(key)
-
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
         """Draw the context of one round and scale it."""
         return (self.environment.emit(key, instance) - self.low) / self.span
-
-    def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
-        return self.environment.mean_rewards(instance)
-
-    def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
-        return self.environment.sample_rewards(key, instance)
-
-    def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the true latent state."""
-        return self.environment.latent_state(instance)
 
     def oracle(self) -> LatentModel:
         """Give the true model, which undoes the scaling first."""
