@@ -58,13 +58,13 @@ EXPERIMENT = RegretFigure(
                 regret_grows(r, player, WIDE_LAPLACE, NARROW_UNIFORM, "uniform minus Laplace, as released")
                 for player in (CPG, FPG_RELEASED)
             ],
-            remark="So the scales of the released code give the paper's order, though not for its reason: uniform noise is "
-            "the smallest of all there, and the contrastive task is then nearly solved without inverting the emission.",
+            remark="So the scales of the released code give the paper's order, though not for its reason: uniform noise "
+            "is the smallest of all there. Presumably instances can then be told apart without inverting the emission.",
         ),
         Claim(
             "mab-wins-under-uniform-noise-as-released",
             "When is online learning necessary?",
-            "Under the uniform distribution, with the scale of the released code, MAB is preferable to hybrid policies.",
+            "Under the uniform distribution, at the scale of the released code, MAB is preferable to hybrid policies.",
             lambda r: [less_regret(r, NARROW_UNIFORM, MAB, player) for player in (CPG, FPG_RELEASED, FPG_TS)],
         ),
         Claim(
