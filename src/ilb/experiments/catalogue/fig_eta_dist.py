@@ -58,8 +58,8 @@ EXPERIMENT = RegretFigure(
                 regret_grows(r, player, WIDE_LAPLACE, NARROW_UNIFORM, "uniform minus Laplace, as released")
                 for player in (CPG, FPG_RELEASED)
             ],
-            remark="So the scales of the released code give the paper's order, though not for its reason: uniform noise "
-            "is the smallest of all there. Presumably instances can then be told apart without inverting the emission.",
+            remark="So the scales of the released code give the paper's order, though not for its reason: uniform "
+            "noise is the smallest of all there. Presumably instances can then be told apart without inverting the emission.",
         ),
         Claim(
             "mab-wins-under-uniform-noise-as-released",
