@@ -59,7 +59,8 @@ EXPERIMENT = RegretFigure(
                 for player in (CPG, FPG_RELEASED)
             ],
             remark="So the scales of the released code give the paper's order, though not for its reason: uniform "
-            "noise is the smallest of all there. Presumably instances can then be told apart without inverting the emission.",
+            "noise is the smallest of all there. Presumably instances can then be told apart without inverting the "
+            "emission.",
         ),
         Claim(
             "mab-wins-under-uniform-noise-as-released",
