@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ilb.environments import draw_world
+from ilb.environments import adcb_world, draw_world
 from ilb.model import LatentModel
-from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_prior, uniform
+from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
 from ilb.online.rules import BeliefPolicy, Thompson
+from ilb.priors import RewardScale
+from ilb.simulation import simulate
 from ilb.types import Step
 
 ACTIONS, DIM = 4, 2
@@ -110,6 +112,20 @@ def test_nothing_drifts_in_20000_rounds():
     for a in range(ACTIONS):
         seen = np.asarray(steps.reward, float)[np.asarray(steps.action) == a]
         assert rewards.mean()[a] == pytest.approx(seen.sum() / (0.25 + len(seen)), abs=1e-4)
+
+
+# The prior of MAB
+
+
+def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_one_does_not():
+    world = adcb_world(rewards="released")
+    noise = jnp.full(8, 0.25**2)
+    tried = {}
+    for name, policy in {"zero": mab(8, noise), "centred": mab_centred(RewardScale(2.08, 1.4), noise)}.items():
+        actions = simulate(jr.key(1), world, policy, 100, 60).actions
+        tried[name] = np.mean([len(np.unique(row)) for row in np.asarray(actions)])
+    assert tried["zero"] < 4
+    assert tried["centred"] > 6
 
 
 # MABPrior

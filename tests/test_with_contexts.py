@@ -6,6 +6,7 @@ import pytest
 
 from ilb import LatentModel, Logs, WithContexts, fit, reference_models, score_model
 from ilb.environments import UniformLogging, draw_world, record
+from ilb.errors import FitError
 from ilb.offline.encodings import encode_contexts
 from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Recipe
@@ -49,6 +50,13 @@ def test_it_predicts_no_worse_than_least_squares_on_mean_contexts_where_the_enco
     plain = score_model(reference_models(training)["mean contexts"], test).reward_r2.value
     assert alone < plain - 0.1
     assert beside > plain - 0.02
+
+
+def test_the_encoding_may_be_smaller_than_the_fit_says(tables):
+    model = fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=1))
+    assert encode_contexts(model.encoder, tables[0].context[:5]).shape == (5, 1 + 3)
+    with pytest.raises(FitError, match="encoding_dim must be at least 1; got 0"):
+        fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=0))
 
 
 def test_it_is_saved_and_said_in_the_provenance(tables, model, tmp_path):

@@ -30,6 +30,13 @@ class DiscreteStates(eqx.Module):
     reward_variance: Float[Array, " K"]
 
 
+class RewardScale(NamedTuple):
+    """Mean and variance of all logged rewards, whatever the instance and action."""
+
+    mean: float
+    variance: float
+
+
 class Ingredients(NamedTuple):
     """Everything that any policy of the roster is built from: the latent model, and what baselines learn from logs."""
 
@@ -37,5 +44,6 @@ class Ingredients(NamedTuple):
     regression: ContextRegression
     encoding_states: DiscreteStates
     reward_states: DiscreteStates
+    reward_scale: RewardScale
     horizon: int
     recurrent: RecurrentRegression | None = None

@@ -9,7 +9,7 @@ from ilb.experiments.players import ORACLE, Player
 ALGORITHMS = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)")
 """The paper's own, as printed and as released."""
 
-MAB, LIN_UCB = Player("MAB"), Player("LinUCB")
+MAB, MAB_CENTRED, LIN_UCB = Player("MAB"), Player("MAB (centred)"), Player("LinUCB")
 MAB_PRIOR = Player("MABPrior", PAPER)
 RECURRENT = Player(REGRESSION, REGRESSION)
 ONLINE = (MAB, MAB_PRIOR, LIN_UCB)
@@ -29,3 +29,9 @@ ON_PAPER = Group("paper's recipe", (*on_model(PAPER), MAB))
 ON_OURS = Group("our recipe", (*on_model(OURS), Player("Calibrated", OURS), MAB))
 ON_VAE = Group("VAE", (*on_model(VAE), MAB))
 ON_ORACLE = Group("oracle", (*on_model(ORACLE), Player("Calibrated", ORACLE), MAB))
+
+
+def exchange(group: Group, leaves: Player, *come: Player) -> Group:
+    """Put other players in the place of one."""
+    players = (new for player in group.players for new in (come if player == leaves else (player,)))
+    return Group(group.title, tuple(players))

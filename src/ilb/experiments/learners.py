@@ -112,8 +112,8 @@ def _layers(setting: Setting) -> int:
 
 def _ours(setting: Setting) -> EncoderRecipe:
     tied = TiedRecipe() if _layers(setting) < 4 else deep_tied_recipe()
-    # Part of ADCB's contexts never varies within a patient, and the library warns of it.
-    return WithContexts(tied) if isinstance(setting, Adcb) else tied
+    # Part of ADCB's contexts never varies within a patient, and the library warns of it; rewards depend on one number.
+    return WithContexts(tied, encoding_dim=1) if isinstance(setting, Adcb) else tied
 
 
 def _vae(setting: Setting) -> EncoderRecipe:

@@ -11,9 +11,9 @@ from ilb.errors import DecisionError
 from ilb.experiments.learners import REGRESSION, Fitted
 from ilb.experiments.settings import Setting, Stationary
 from ilb.model import LatentModel
-from ilb.offline.ingredients import prepare_ingredients
+from ilb.offline.ingredients import measure_rewards, prepare_ingredients
 from ilb.offline.warm_start import fit_context_regression
-from ilb.online.arms import mab
+from ilb.online.arms import mab, mab_centred
 from ilb.online.linear import lin_ts, lin_ucb, stationary_policies
 from ilb.online.policy import AbstractPolicy
 from ilb.online.recurrent import regression_policy
@@ -63,13 +63,22 @@ def _mab(setting: Setting, seed: int) -> AbstractPolicy:
     return mab(setting.actions, jnp.full(setting.actions, setting.reward_std**2))
 
 
+def _mab_centred(setting: Setting, seed: int) -> AbstractPolicy:
+    scale = measure_rewards(setting.record(seed).training.logs)
+    return mab_centred(scale, jnp.full(setting.actions, setting.reward_std**2))
+
+
 def _context_dim(setting: Setting, seed: int) -> int:
     return setting.record(seed).training.logs.width
 
 
 MODEL_FREE: dict[str, Callable[[Setting, int], AbstractPolicy]] = {
     "MAB": _mab,
+    "MAB (centred)": _mab_centred,
     "LinUCB": lambda setting, seed: lin_ucb(setting.actions, _context_dim(setting, seed), setting.reward_std),
     "LinTS": lambda setting, seed: lin_ts(setting.actions, _context_dim(setting, seed), setting.reward_std),
 }
-"""Policies that need no model; as in the paper, they are told the true noise of rewards."""
+"""Policies that need no model; as in the paper, they are told the true noise of rewards.
+
+The prior of MAB is N(0, 1), as in the released code. Where rewards are far from 0 that keeps it from exploring; `MAB
+(centred)` has the mean and variance of the logged rewards instead."""

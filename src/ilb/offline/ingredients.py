@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ilb.logs import Logs
 from ilb.model import LatentModel
 from ilb.offline.states import fit_states_on_encodings, fit_states_on_rewards
 from ilb.offline.warm_start import fit_context_regression
-from ilb.priors import Ingredients
+from ilb.priors import Ingredients, RewardScale
 from ilb.recurrent import RecurrentRegression
 
 STATES = 10
@@ -40,6 +42,12 @@ def prepare_ingredients(
         fit_context_regression(logs),
         fit_states_on_encodings(model, logs, states, seed),
         fit_states_on_rewards(logs, states, seed),
+        measure_rewards(logs),
         horizon,
         recurrent,
     )
+
+
+def measure_rewards(logs: Logs) -> RewardScale:
+    """Measure the rewards that are there."""
+    return RewardScale(float(np.nanmean(logs.reward)), float(np.nanvar(logs.reward)))

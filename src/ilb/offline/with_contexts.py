@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from jaxtyping import PRNGKeyArray
 
+from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import SideBySide
 from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder
@@ -22,16 +23,25 @@ from ilb.types import Report, silent
 
 @dataclass(frozen=True)
 class WithContexts:
-    """Train `recipe`, and give each encoding the scaled context as further coordinates: n + d in all."""
+    """Train `recipe`, and give each encoding the scaled context as further coordinates: n + d in all.
+
+    `encoding_dim` is a dimension of the encoding other than that of the fit: beside the contexts a single one is often
+    enough, and every further coordinate costs the reward model precision.
+    """
 
     recipe: EncoderRecipe = field(default_factory=TiedRecipe)
     scaling: Scaling = field(default_factory=Standardised)
+    encoding_dim: int | None = None
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
     ) -> list[TrainedEncoder]:
         """Train one encoder for each key and table of logs."""
+        dim = latent_dim if self.encoding_dim is None else self.encoding_dim
+        if dim < 1:
+            raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")
+        encodings = self.recipe.train(keys, logs, dim, report)
         return [
             trained._replace(encoder=SideBySide(trained.encoder, self.scaling.fit(table.context)))
-            for trained, table in zip(self.recipe.train(keys, logs, latent_dim, report), logs, strict=True)
+            for trained, table in zip(encodings, logs, strict=True)
         ]

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 from ilb.model import LatentModel
 from ilb.online.policy import AbstractRewards
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson, Uniform
+from ilb.priors import RewardScale
 from ilb.types import Step
 
 
@@ -148,6 +149,16 @@ def mab(actions: int, reward_variance: ArrayLike) -> BeliefPolicy:
     1
     """
     return BeliefPolicy(ArmBelief(actions, jnp.asarray(reward_variance, float)), Thompson())
+
+
+def mab_centred(scale: RewardScale, reward_variance: Float[Array, " K"]) -> BeliefPolicy:
+    """MAB whose prior has the mean and variance of logged rewards.
+
+    Where rewards are far above 0, the prior N(0, 1) keeps MAB from exploring: after one good reward, actions that were
+    never tried look worse than any that was.
+    """
+    belief = ArmBelief(len(reward_variance), reward_variance, jnp.asarray(scale.mean), jnp.asarray(scale.variance))
+    return BeliefPolicy(belief, Thompson())
 
 
 def mab_prior(model: LatentModel) -> BeliefPolicy:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
 from ilb.model import LatentModel
-from ilb.online.arms import mab, mab_prior, uniform
+from ilb.online.arms import mab, mab_centred, mab_prior, uniform
 from ilb.online.discrete import mts, mucb
 from ilb.online.latent import (
     calibrated,
@@ -48,6 +48,7 @@ def _on_model(build: Callable[[LatentModel], AbstractPolicy]) -> Builder:
 ROSTER: dict[str, Builder] = {
     **{name: _on_model(build) for name, build in LATENT_POLICIES.items()},
     "MAB": lambda given: mab(_actions(given), given.model.noise.reward_variance),
+    "MAB (centred)": lambda given: mab_centred(given.reward_scale, given.model.noise.reward_variance),
     "LinUCB": lambda given: lin_ucb(_actions(given), _width(given), _noise_std(given)),
     "LinTS": lambda given: lin_ts(_actions(given), _width(given), _noise_std(given)),
     "Warm LinTS": lambda given: warm_lin_ts(given.regression, _noise_std(given)),

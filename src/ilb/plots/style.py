@@ -29,6 +29,7 @@ LOOK: dict[str, tuple[str, str]] = {
     "FPG-TS": (ORANGE, "-"),
     "FPG-TS (released)": (ORANGE, "--"),
     "MAB": (RED, "-"),
+    "MAB (centred)": (RED, "--"),
     "MABPrior": (WINE, "-"),
     "LinUCB": (PURPLE, "-"),
     "LinTS": (PURPLE, "--"),

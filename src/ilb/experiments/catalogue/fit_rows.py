@@ -101,17 +101,13 @@ def synthetic_rows() -> tuple[ScoreRow, ...]:
 
 
 def adcb_rows() -> tuple[ScoreRow, ...]:
-    """The ADCB half: all lengths with the released rewards, which the paper's scores go with, one with the printed."""
+    """The ADCB half, with the released rewards, which the paper's scores go with, and with the printed ones."""
     printed = {PAPER: LVM_ADCB, VAE: VAE_ADCB, REGRESSION: REGRESSION_ADCB}
-    released = tuple(
-        _row(Adcb(layers=layers, length=length, rewards="released"), learner, ("released", layers, length), printed)
+    all_lengths = tuple(
+        _row(Adcb(layers=layers, length=length, rewards=rewards), learner, (rewards, layers, length), printed)
+        for rewards in ("released", "printed")
         for learner in LEARNERS
         for layers, length in LVM_ADCB
-    )
-    as_printed = tuple(
-        _row(Adcb(layers=layers), learner, ("printed", layers, 200), printed)
-        for learner in LEARNERS
-        for layers in (2, 4)
     )
     without_age = tuple(
         _row(Adcb(rewards="released", context="without_age"), learner, ("released, no Age", 2, 200), {})
@@ -125,7 +121,7 @@ def adcb_rows() -> tuple[ScoreRow, ...]:
     plain = tuple(
         _row(Adcb(rewards=rewards), MEAN_CONTEXTS, (rewards, 2, 200), {}) for rewards in ("released", "printed")
     )
-    return released + as_printed + without_age + noisy + plain
+    return all_lengths + without_age + noisy + plain
 
 
 def _row(
