@@ -16,6 +16,7 @@ from ilb.logs import Logs
 from ilb.networks import Affine, DenseMLP
 from ilb.offline.encoder_recipe import whiten
 from ilb.offline.encodings import encode_contexts
+from ilb.offline.holding_out import hold_out
 from ilb.offline.scaling import MinMax, Standardised, Whitened
 from ilb.offline.training import Adam, CosineAdam, Recipe, minimise
 from ilb.offline.vae import (
@@ -25,7 +26,6 @@ from ilb.offline.vae import (
     VAEParams,
     VAERecipe,
     divergence_from_prior,
-    hold_out_instances,
     stack_contexts,
 )
 from ilb.offline.vae_released import SigmoidSquares, released_vae_recipe
@@ -160,9 +160,15 @@ def test_no_instance_is_both_trained_on_and_held_out(logs, monkeypatch):
         assert own <= held or own <= kept
 
 
-def test_even_two_instances_are_split(logs):
-    kept, held = hold_out_instances(jr.key(3), logs.select([0, 1]), 0.1)
-    assert (kept.instances, held.instances) == (1, 1)
+def test_instances_are_held_out_whole_and_in_order(logs):
+    kept, held = hold_out(jr.key(3), logs, 16)
+    assert (kept.instances, held.instances) == (64, 16)
+    together = np.concatenate([kept.context, held.context])
+    order = np.lexsort(together.T)
+    np.testing.assert_array_equal(together[order], logs.context[np.lexsort(logs.context.T)])
+    for part in (kept, held):
+        first = [int(np.flatnonzero((logs.context == row).all(axis=1))[0]) for row in part.context[part.starts[:-1]]]
+        assert first == sorted(first)
 
 
 def test_padding_is_never_drawn(logs):

@@ -20,7 +20,7 @@ from ilb.experiments.experiment import Experiment, ScoreTable
 from ilb.experiments.experiment import Table as Shown
 from ilb.experiments.reproduction import Judged, cpu_seconds, write_report
 from ilb.experiments.results import Results
-from ilb.experiments.runner import plan, run
+from ilb.experiments.runner import Monitor, plan, run
 from ilb.experiments.size import Size
 from ilb.experiments.store import Store
 from ilb.experiments.tasks import Outcome, Task
@@ -71,6 +71,38 @@ def list_experiments(scale: float, out: Path) -> None:
     say("Fits are shared between experiments; CPU minutes are measured where everything is stored, else estimated.")
 
 
+LINE_EVERY = 60.0
+"""Seconds between lines about the progress where there is no terminal to draw a bar in."""
+
+
+class Lines:
+    """Now and then a line about the whole run, for logs."""
+
+    def __init__(self) -> None:
+        self.began = self.said = time.monotonic()
+        self.done, self.tasks, self.work_done, self.work = 0, 0, 0.0, 1.0
+
+    def started(self, tasks: int, weight: float, stored: int) -> None:
+        """Say how much there is to do."""
+        say(f"{tasks} tasks to run, {stored} stored before.")
+        self.tasks, self.work = tasks, max(weight, 1e-9)
+
+    def finished(self, task: Task, outcome: Outcome) -> None:
+        """Count the task; say so unless something was said just before."""
+        self.done += 1
+        self.work_done += task.weight()
+        now = time.monotonic()
+        if now - self.said >= LINE_EVERY or self.done == self.tasks:
+            self.said = now
+            left = (now - self.began) * (self.work / self.work_done - 1) / 60
+            say(f"{self.done} of {self.tasks} tasks done, about {left:.0f} minutes left. {_in_words(task, outcome)}")
+
+
+def _in_words(task: Task, outcome: Outcome) -> str:
+    name = " ".join(str(getattr(task, part)) for part in ("policy", "learner", "model") if getattr(task, part, ""))
+    return f"{type(task).__name__} {name} ({outcome.cpu_seconds:.0f} CPU s)"
+
+
 class Display:
     """A bar for the whole run: work done, tasks done, time left."""
 
@@ -87,13 +119,15 @@ class Display:
     def finished(self, task: Task, outcome: Outcome) -> None:
         """Move the bar by the weight of the task."""
         self.done += 1
-        name = " ".join(str(getattr(task, part)) for part in ("policy", "learner", "model") if getattr(task, part, ""))
-        text = f"{type(task).__name__} {name} ({outcome.cpu_seconds:.0f} CPU s)"
-        self.progress.update(self.bar, advance=task.weight(), done=self.done, description=f"{text:<55.55}")
+        text = f"{_in_words(task, outcome):<55.55}"
+        self.progress.update(self.bar, advance=task.weight(), done=self.done, description=text)
 
 
 @contextmanager
-def _display() -> Iterator[Display]:
+def _display() -> Iterator[Monitor]:
+    if not notes.is_terminal:
+        yield Lines()
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -125,6 +126,8 @@ def _workers(backend: str, jobs: int, cluster: str | None) -> Iterator[None]:
     if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
     if backend == "loky":
+        # Workers that have grown are replaced, which takes nothing with it; the warning would only worry.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
             yield
     elif backend == "dask":

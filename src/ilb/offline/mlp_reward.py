@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ilb.errors import IlbWarning, RareActionWarning
 from ilb.networks import Affine, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoder_recipe import split_each, stack, unstack
+from ilb.offline.holding_out import draw_held_out
 from ilb.offline.reward import (
     Cells,
     RewardFit,
@@ -105,10 +106,7 @@ class MLPRewardRecipe:
 
     def _hold_out(self, key: PRNGKeyArray, instances: int) -> Bool[np.ndarray, " I"]:
         number = round(self.validation_share * instances)
-        held = np.zeros(instances, dtype=bool)
-        if number >= 2:
-            held[np.asarray(jr.permutation(key, instances))[:number]] = True
-        return held
+        return draw_held_out(key, instances, number if number >= 2 else 0)
 
     def _notes(self, result: Minimised, run: int) -> tuple[str, ...]:
         if not result.interrupted:

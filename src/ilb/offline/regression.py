@@ -26,6 +26,7 @@ from ilb.logs import Logs
 from ilb.model import Provenance
 from ilb.networks import Affine
 from ilb.offline.encoder_recipe import fit_keys, split_each, stack, unstack, whiten
+from ilb.offline.holding_out import hold_out
 from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.training import CosineAdam, Curve, Minimised, Recipe, minimise_many
 from ilb.recurrent import RecurrentRegression, random_recurrent_regression
@@ -183,10 +184,7 @@ def _minimise(
 
 def _hold_out(share: float, key: PRNGKeyArray, logs: Logs) -> tuple[Logs, Logs | None]:
     held = round(share * logs.instances)
-    if not 1 <= held < logs.instances:
-        return logs, None
-    order = np.asarray(jr.permutation(key, logs.instances))
-    return logs.select(np.sort(order[held:])), logs.select(np.sort(order[:held]))
+    return hold_out(key, logs, held) if 1 <= held < logs.instances else (logs, None)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

@@ -8,7 +8,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -18,6 +17,7 @@ from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, random_maxout_mlp
 from ilb.offline.contrastive import Histories, TiedContrast, TiedParams, pad_histories
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.encodings import encode_contexts, measure_scatter
+from ilb.offline.holding_out import hold_out
 from ilb.offline.training import CosineAdam, Minimised, Recipe, minimise_many
 from ilb.offline.whitening import fit_whitening
 from ilb.types import Report, silent
@@ -88,10 +88,7 @@ class TiedRecipe:
 
     def _hold_out(self, key: PRNGKeyArray, logs: Logs) -> tuple[Logs, Logs | None]:
         held = round(self.validation_share * logs.instances)
-        if held < 2 or logs.rows >= self.ample_rows:
-            return logs, None
-        order = np.asarray(jr.permutation(key, logs.instances))
-        return logs.select(np.sort(order[held:])), logs.select(np.sort(order[:held]))
+        return (logs, None) if held < 2 or logs.rows >= self.ample_rows else hold_out(key, logs, held)
 
     def _loss(self, logs: Sequence[Logs]) -> TiedContrast:
         """Fit the shape of a batch to the logs: few instances or short histories would only be drawn repeatedly."""

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
 from ilb.offline.encoder_recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
+from ilb.offline.holding_out import hold_out
 from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.training import Adam, Recipe, minimise_many
 from ilb.types import Report, silent
@@ -129,7 +130,8 @@ class VAERecipe:
         scalings = [self.scaling.fit(table.context) for table in logs]
         keys_split, keys_network, keys_step = split_each(keys, 3)
         parts = [
-            hold_out_instances(key, table, self.validation_share) for key, table in zip(keys_split, logs, strict=True)
+            hold_out(key, table, max(1, round(self.validation_share * table.instances)))
+            for key, table in zip(keys_split, logs, strict=True)
         ]
         # As many rows as there are in all, so that shapes do not depend on who is held out: another seed would
         # otherwise have everything compiled anew.
@@ -170,13 +172,6 @@ def _start(recipe: VAERecipe, keys: PRNGKeyArray, width: int, latent_dim: int) -
         )
 
     return jax.vmap(start_one)(keys)
-
-
-def hold_out_instances(key: PRNGKeyArray, logs: Logs, share: float) -> tuple[Logs, Logs]:
-    """Split logs by instance into those to train on and those to stop by; at least one is held out."""
-    held = max(1, round(share * logs.instances))
-    order = np.asarray(jr.permutation(key, logs.instances))
-    return logs.select(np.sort(order[held:])), logs.select(np.sort(order[:held]))
 
 
 def stack_contexts(scalings: Sequence[Affine], logs: Sequence[Logs], rows: int) -> ContextRows:
