@@ -19,6 +19,7 @@ from ilb.report.page import Page
 from ilb.version import __version__
 
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
+FIGURE_CAPTION = "Lines are means, bands one standard error, dots medians at the end unless they are nearly 0."
 VERSIONS = ("jax", "equinox", "optax", "numpy", "scipy", "scikit-learn")
 
 
@@ -98,7 +99,7 @@ def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> No
 def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> None:
     for name, figure in exhibit.figures.items():
         save_figure(figure, out / f"{name}.png")
-        page.figure(svg_of(figure), "Lines are means, bands one standard error." if folded else "")
+        page.figure(svg_of(figure), FIGURE_CAPTION if folded else "")
     for table in exhibit.tables:
         caption = f"{table.caption}: mean ± standard error / median" if folded else ""
         page.table(table.header, table.rows, folded=caption)

@@ -41,7 +41,7 @@ class PanelGrid(NamedTuple):
 
 
 def plot_panels(grid: PanelGrid) -> Figure:
-    """Draw mean cumulative regret with bands of one standard error; both axes are logarithmic."""
+    """Draw mean cumulative regret with bands of one standard error and a dot for the final median, on log axes."""
     rows, columns = len(grid.rows), len(grid.columns)
     with mpl.rc_context(SIZES):
         figure = Figure(figsize=(min(3.1 * columns + 2.4, 13), 3.1 * rows + 0.4), layout="constrained")
@@ -54,7 +54,7 @@ def plot_panels(grid: PanelGrid) -> Figure:
                 _draw(axis, lines, several)
                 if number == 0:
                     axis.set_title(title, fontsize=9.5)
-            axes[0].set_ylabel("mean cumulative regret")
+            axes[0].set_ylabel("mean cumulative regret\n(dots: medians)")
             handles, labels = axes[0].get_legend_handles_labels()
             heading = grid.rows[number] or None
             part.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8, title=heading)
@@ -73,6 +73,11 @@ def _draw(axis: Axes, lines: Sequence[Line], several_models: bool) -> None:
         axis.fill_between(
             line.rounds, low, line.mean + line.standard_error, color=look["color"], alpha=0.15, linewidth=0
         )
+    lowest = min((max(float(line.mean[0]), DIRECT_FLOOR) for line in lines), default=DIRECT_FLOOR)
+    for line in lines:
+        if line.median[-1] >= lowest:  # medians of nearly 0 would stretch the axis by decades
+            colour = line_of(line.policy, line.model if several_models else "")["color"]
+            axis.plot(line.rounds[-1], line.median[-1], "o", color=colour, markersize=4, clip_on=False, zorder=5)
     horizon = max((int(line.rounds[-1]) for line in lines), default=2)
     axis.set(xscale="log", yscale="log", xlabel="round", xlim=(1, max(horizon, 2)))
     for side in (axis.xaxis, axis.yaxis):
