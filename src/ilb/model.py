@@ -14,9 +14,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ilb.errors import SchemaError
-from ilb.logs import NumericColumn, Schema
-from ilb.networks import Affine, ComposedEncoder
+from ilb.logs import Schema
+from ilb.networks import ComposedEncoder, scale_columns
 from ilb.types import Encoder, RewardModel
 
 
@@ -100,11 +99,7 @@ class LatentModel(eqx.Module):
         """
         if self.schema is None:
             return self
-        columns = [column for column in self.schema.context if isinstance(column, NumericColumn) and not column.flagged]
-        if len(columns) != len(self.schema.context):
-            raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
-        mean, std = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("mean", "std"))
-        scaling = Affine(jnp.diag(1 / std), -mean / std)
+        scaling = scale_columns(*self.schema.numeric_scaling())
         return LatentModel(ComposedEncoder(scaling, self.encoder), self.reward, self.noise)
 
     def save(self, path: str | Path) -> None:

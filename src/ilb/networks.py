@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.types import Encoder
@@ -27,6 +28,11 @@ class Affine(eqx.Module):
     def then(self, after: Affine) -> Affine:
         """Compose: first this map, then `after`, as one map."""
         return Affine(self.matrix @ after.matrix, self.shift @ after.matrix + after.shift)
+
+
+def scale_columns(centre: Float[np.ndarray, " d"], spread: Float[np.ndarray, " d"]) -> Affine:
+    """Give the map `x -> (x - centre) / spread`, column by column."""
+    return Affine(jnp.asarray(np.diag(1 / spread), jnp.float32), jnp.asarray(-centre / spread, jnp.float32))
 
 
 def random_affine(key: PRNGKeyArray, inputs: int, outputs: int) -> Affine:

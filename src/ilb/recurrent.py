@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.errors import SchemaError
-from ilb.logs import NumericColumn, Schema
+from ilb.logs import Schema
 from ilb.model import Provenance
-from ilb.networks import Affine
+from ilb.networks import Affine, scale_columns
 
 
 class GRULayer(eqx.Module):
@@ -167,11 +166,7 @@ class RecurrentRegression(eqx.Module):
         """
         if self.schema is None:
             return self
-        columns = [column for column in self.schema.context if isinstance(column, NumericColumn) and not column.flagged]
-        if len(columns) != len(self.schema.context):
-            raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
-        mean, std = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("mean", "std"))
-        return self.bare().after(Affine(jnp.diag(1 / std), -mean / std))
+        return self.bare().after(scale_columns(*self.schema.numeric_scaling()))
 
     def save(self, path: str | Path) -> None:
         """Write the network into the directory `path`: `manifest.json` and the arrays beside it (see `ilb.storage`)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -143,8 +144,32 @@ class Synthetic:
         )
 
 
+class _PlayedAsLogged(ABC):
+    """Settings in which nothing happens only while playing: the world of the logs is the world of the policies."""
+
+    @abstractmethod
+    def world(self, seed: int) -> AbstractEnvironment:
+        """Give the world of this seed."""
+
+    def record(self, seed: int) -> Recorded:
+        """Record with uniform actions."""
+        return _record(self, seed)
+
+    def playground(self, seed: int) -> AbstractEnvironment:
+        """Play where the logs come from."""
+        return self.world(seed)
+
+    def oracle(self, seed: int) -> LatentModel:
+        """Give the true model; worlds without one raise."""
+        return self.world(seed).oracle()
+
+    def offline(self) -> Self:
+        """Give the setting itself."""
+        return self
+
+
 @dataclass(frozen=True)
-class Adcb:
+class Adcb(_PlayedAsLogged):
     """The Alzheimer environment; `context` is nine, without_age or biomarkers, `rewards` printed or released.
 
     It has no layers of its own: `layers` is that of the networks which are fitted to it. They have 9 latent dimensions:
@@ -167,22 +192,6 @@ class Adcb:
         del seed
         return _adcb(self.latent_noise_std, self.rewards, self.context, self.reward_std)
 
-    def record(self, seed: int) -> Recorded:
-        """Record with uniform treatments."""
-        return _record(self.offline(), seed)
-
-    def playground(self, seed: int) -> AbstractEnvironment:
-        """Play where the logs come from."""
-        return self.world(seed)
-
-    def oracle(self, seed: int) -> LatentModel:
-        """Raise: the emission of ADCB has no inverse."""
-        return self.world(seed).oracle()
-
-    def offline(self) -> Adcb:
-        """Nothing happens only while playing."""
-        return self
-
     def shrunk(self, factor: float) -> Adcb:
         """Shorten the logs."""
         return replace(
@@ -194,7 +203,7 @@ class Adcb:
 
 
 @dataclass(frozen=True)
-class Stationary:
+class Stationary(_PlayedAsLogged):
     """The toy of app:synthetic_stationary: contexts that never change, 500 logged rows for the warm start."""
 
     actions: int = 10
@@ -208,22 +217,6 @@ class Stationary:
         """Draw the parameters of the arms."""
         key = jr.fold_in(jr.key(seed), 0)
         return draw_stationary_world(key, actions=self.actions, context_dim=self.latent_dim, reward_std=self.reward_std)
-
-    def record(self, seed: int) -> Recorded:
-        """Log one row for each of many instances."""
-        return _record(self.offline(), seed)
-
-    def playground(self, seed: int) -> AbstractEnvironment:
-        """Play where the logs come from."""
-        return self.world(seed)
-
-    def oracle(self, seed: int) -> LatentModel:
-        """Give the true model, which reads the context as it is."""
-        return self.world(seed).oracle()
-
-    def offline(self) -> Stationary:
-        """Nothing happens only while playing."""
-        return self
 
     def shrunk(self, factor: float) -> Stationary:
         """Log fewer instances."""
@@ -240,7 +233,7 @@ def _adcb(latent_noise_std: float, rewards: Any, context: Any, reward_std: float
 
 
 @lru_cache(maxsize=16)
-def _record(setting: Synthetic | Adcb | Stationary, seed: int) -> Recorded:
+def _record(setting: Any, seed: int) -> Recorded:
     """Record once for all the tasks of a process that need the same logs."""
     world, logging = setting.world(seed), UniformLogging(setting.actions)
     key_training, key_test = (jr.fold_in(jr.key(seed), number) for number in (2, 3))

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32
 
 from ilb.errors import LogsError, SchemaError
 from ilb.labels import JsonValue, as_label, decode_label, encode_label
-from ilb.logs.columns import KINDS, Column
+from ilb.logs.columns import KINDS, Column, NumericColumn
 from ilb.logs.messages import near, shown
 from ilb.logs.tables import open_table, require_columns
 
@@ -77,6 +77,14 @@ class Schema:
                 raise _lost_key(column.name, row) from None
             column.append(value, out)
         return np.array(out, dtype=np.float32)
+
+    def numeric_scaling(self) -> tuple[Float32[np.ndarray, " d"], Float32[np.ndarray, " d"]]:
+        """The means and standard deviations by which `encode` scales; raises unless that is all that it does."""
+        columns = [column for column in self.context if isinstance(column, NumericColumn) and not column.flagged]
+        if len(columns) != len(self.context):
+            raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
+        means, stds = ([getattr(column, name) for column in columns] for name in ("mean", "std"))
+        return np.asarray(means, np.float32), np.asarray(stds, np.float32)
 
     def blocks(self, context: Float32[np.ndarray, "N d"]) -> Iterator[tuple[Column, Float32[np.ndarray, "N width"]]]:
         """Each column with the part of encoded contexts that it made."""

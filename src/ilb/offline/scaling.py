@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ilb.networks import Affine
+from ilb.networks import Affine, scale_columns
 from ilb.offline.whitening import fit_whitening
 
 
@@ -38,7 +37,7 @@ class Standardised:
         """Find the map on these rows; a constant column becomes zero."""
         mean, std = contexts.mean(axis=0, dtype=np.float64), contexts.std(axis=0, dtype=np.float64)
         scale = np.where(std > np.finfo(np.float32).eps * np.abs(mean), std, np.inf)
-        return Affine(jnp.asarray(np.diag(1 / scale), jnp.float32), jnp.asarray(-mean / scale, jnp.float32))
+        return scale_columns(mean, scale)
 
 
 @dataclass(frozen=True)
@@ -52,4 +51,4 @@ class MinMax:
         """Find the map on these rows; a constant column becomes zero."""
         low, high = contexts.min(axis=0).astype(np.float64), contexts.max(axis=0).astype(np.float64)
         span = np.where(high > low, high - low, np.inf)
-        return Affine(jnp.asarray(np.diag(1 / span), jnp.float32), jnp.asarray(-low / span, jnp.float32))
+        return scale_columns(low, span)
