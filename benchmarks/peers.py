@@ -17,11 +17,10 @@ ACTIONS, WIDTH, WARM_UP = 20, 5, 50
 Round = Callable[[np.ndarray, float], None]
 
 
-def mabwiser_lin_ts() -> Round:
-    """MABWiser's linear Thompson sampling."""
+def _mabwiser(policy: str, alpha: float) -> Round:
     from mabwiser.mab import MAB, LearningPolicy
 
-    bandit = MAB(list(range(ACTIONS)), LearningPolicy.LinTS(alpha=0.5))
+    bandit = MAB(list(range(ACTIONS)), getattr(LearningPolicy, policy)(alpha=alpha))
     rng = np.random.default_rng(0)
     bandit.fit(rng.integers(ACTIONS, size=200).tolist(), rng.normal(size=200), rng.normal(size=(200, WIDTH)))
 
@@ -30,21 +29,16 @@ def mabwiser_lin_ts() -> Round:
         bandit.partial_fit([action], [reward], context[None])
 
     return one_round
+
+
+def mabwiser_lin_ts() -> Round:
+    """MABWiser's linear Thompson sampling."""
+    return _mabwiser("LinTS", 0.5)
 
 
 def mabwiser_lin_ucb() -> Round:
     """MABWiser's LinUCB."""
-    from mabwiser.mab import MAB, LearningPolicy
-
-    bandit = MAB(list(range(ACTIONS)), LearningPolicy.LinUCB(alpha=1.25))
-    rng = np.random.default_rng(0)
-    bandit.fit(rng.integers(ACTIONS, size=200).tolist(), rng.normal(size=200), rng.normal(size=(200, WIDTH)))
-
-    def one_round(context: np.ndarray, reward: float) -> None:
-        action = bandit.predict(context[None])
-        bandit.partial_fit([action], [reward], context[None])
-
-    return one_round
+    return _mabwiser("LinUCB", 1.25)
 
 
 def contextualbandits_lin_ucb() -> Round:
