@@ -369,8 +369,7 @@ def test_players_are_compared_on_the_same_instances(tmp_path):
 
 
 def test_sizes_shrink_and_refuse_nonsense():
-    assert Size().table_blocks == (tuple(range(5)), tuple(range(5, 10)))
-    assert Size().figure_seeds == tuple(range(5))
+    assert Size().blocks == (tuple(range(5)), tuple(range(5, 10)))
     assert (Size(0.1).instances, Size(0.1).horizon(), Size(0.1).effort) == (20, 2000, 1.0)
     assert Size(0.02).horizon() == 400
     with pytest.raises(IlbError, match="--scale"):

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from ilb.experiments.players import Player
-from ilb.experiments.results import Results, clustered
+from ilb.experiments.results import Results, clustered, common_worlds
 from ilb.experiments.settings import Setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -92,18 +92,17 @@ def less_regret(
     results: Results, setting: Setting, better: Player, worse: Player, at: float = 1.0, horizon: int = 2000
 ) -> Comparison:
     """Compare two players on the same instances: positive if `better` has less regret up to a share of the horizon."""
-    saved = results.regret_at(setting, worse, at, horizon) - results.regret_at(setting, better, at, horizon)
+    less, more = common_worlds(*(results.regret_at(setting, player, at, horizon) for player in (better, worse)))
     rounds = max(1, round(at * results.size.horizon(horizon)))
-    return compare(f"regret at {rounds}: {worse} minus {better}", saved)
+    return compare(f"regret at {rounds}: {worse} minus {better}", more - less)
 
 
 def regret_grows(
     results: Results, player: Player, less: Setting, more: Setting, says: str, at: float = 1.0
 ) -> Comparison:
     """Compare one player in two settings: positive if `more` costs it more; worlds share seeds and are paired."""
-    return compare(
-        f"regret of {player}, {says}", results.regret_at(more, player, at) - results.regret_at(less, player, at)
-    )
+    before, after = common_worlds(*(results.regret_at(setting, player, at) for setting in (less, more)))
+    return compare(f"regret of {player}, {says}", after - before)
 
 
 def better_score(
@@ -118,8 +117,8 @@ def small_bias(
     results: Results, setting: Setting, learned: Player, oracle: Player, online: Player, share: float = 0.1
 ) -> Comparison:
     """Compare what a learned model loses against the oracle with a share of what the online learner loses."""
-    regret = {player: results.regret_at(setting, player, 1.0) for player in (learned, oracle, online)}
-    spare = share * (regret[online] - regret[oracle]) - (regret[learned] - regret[oracle])
+    ours, best, worst = common_worlds(*(results.regret_at(setting, p, 1.0) for p in (learned, oracle, online)))
+    spare = share * (worst - best) - (ours - best)
     return compare(f"{share:.0%} of ({online} minus oracle) minus ({learned} minus oracle)", spare)
 
 
@@ -127,11 +126,9 @@ def grows_more(
     results: Results, more: Player, less: Player, settings: tuple[Setting, Setting], says: str, at: float = 1.0
 ) -> Comparison:
     """Compare how two players change from one setting to another: positive if `more` grows by more."""
-    change = {
-        player: results.regret_at(settings[1], player, at) - results.regret_at(settings[0], player, at)
-        for player in (more, less)
-    }
-    return compare(f"growth of regret, {says}: {more} minus {less}", change[more] - change[less])
+    places = [(setting, player) for player in (more, less) for setting in settings]
+    first, last, other_first, other_last = common_worlds(*(results.regret_at(*place, at) for place in places))
+    return compare(f"growth of regret, {says}: {more} minus {less}", (last - first) - (other_last - other_first))
 
 
 def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[float, float]) -> Comparison:

@@ -37,13 +37,13 @@ def show_regret(experiment: RegretFigure, results: Results) -> Exhibit:
         for panel in experiment.panels
     ]
     left = sum(task not in results.store for task in experiment.tasks(results))
-    remarks = (*experiment.remarks, f"{left} lines are not played yet.") if left else experiment.remarks
+    remarks = (*experiment.remarks, f"{left} plays are still to come.") if left else experiment.remarks
     return Exhibit({file_name(experiment.label): figure}, tables, remarks)
 
 
 def played(experiment: RegretFigure, setting: Setting, players: Sequence[Player], results: Results) -> list[Player]:
     """Leave out who was not played in a setting yet."""
-    return [p for p in players if results.play_task(setting, p, experiment.horizon) in results.store]
+    return [p for p in players if results.is_played(setting, p, experiment.horizon)]
 
 
 def _regret_rows(experiment: RegretFigure, setting: Setting, results: Results) -> tuple[list[str], list[list[str]]]:

@@ -93,14 +93,8 @@ class RegretFigure:
 
     def tasks(self, results: Results) -> list[Task]:
         """Play every player in every setting."""
-        return [
-            *(
-                results.play_task(panel.setting, player, self.horizon)
-                for panel in self.panels
-                for player in self.players
-            ),
-            *(results.play_task(setting, player, self.horizon) for setting, player in self.also),
-        ]
+        shown = [(panel.setting, player) for panel in self.panels for player in self.players]
+        return [task for place in (*shown, *self.also) for task in results.play_tasks(*place, self.horizon)]
 
     def show(self, results: Results) -> Exhibit:
         """Draw the curves; write the regret at some rounds below."""

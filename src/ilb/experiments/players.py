@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import jax.random as jr
 
 from ilb.errors import DecisionError
 from ilb.experiments.learners import REGRESSION, Fitted
 from ilb.experiments.settings import Setting, Stationary
 from ilb.model import LatentModel
-from ilb.offline.ingredients import measure_rewards, prepare_ingredients
+from ilb.offline.ingredients import STATES, measure_rewards, prepare_ingredients
+from ilb.offline.states import fit_states_on_encodings
 from ilb.offline.warm_start import fit_context_regression
 from ilb.online.arms import mab, mab_centred
+from ilb.online.discrete import mts, mucb
 from ilb.online.linear import lin_ts, lin_ucb, stationary_policies
 from ilb.online.policy import AbstractPolicy
 from ilb.online.recurrent import regression_policy
 from ilb.online.roster import LATENT_POLICIES, ROSTER
+from ilb.priors import DiscreteStates
 from ilb.recurrent import RecurrentRegression
 
 ORACLE = "oracle"
@@ -55,6 +60,8 @@ def build_player(
     if policy in LATENT_POLICIES:
         return LATENT_POLICIES[policy](latent)
     logs = setting.record(seed).training.logs
+    if policy in STATE_POLICIES:
+        return STATE_POLICIES[policy](fit_states_on_encodings(latent, logs, STATES, seed), horizon)
     return ROSTER[policy](prepare_ingredients(latent, logs, horizon=horizon, seed=seed))
 
 
@@ -69,7 +76,9 @@ def _mab_centred(setting: Setting, seed: int) -> AbstractPolicy:
 
 
 def _context_dim(setting: Setting, seed: int) -> int:
-    return setting.record(seed).training.logs.width
+    """Ask the world for the shape of a context, without drawing one."""
+    world, key = setting.playground(seed), jr.key(0)
+    return int(jax.eval_shape(lambda: world.emit(key, world.sample_instance(key))).shape[0])
 
 
 MODEL_FREE: dict[str, Callable[[Setting, int], AbstractPolicy]] = {
@@ -82,3 +91,9 @@ MODEL_FREE: dict[str, Callable[[Setting, int], AbstractPolicy]] = {
 
 The prior of MAB is N(0, 1), as in the released code. Where rewards are far from 0 that keeps it from exploring; `MAB
 (centred)` has the mean and variance of the logged rewards instead."""
+
+STATE_POLICIES: dict[str, Callable[[DiscreteStates, int], AbstractPolicy]] = {
+    "mTS (encodings)": lambda states, _: mts(states),
+    "mUCB (encodings)": mucb,
+}
+"""Policies on discrete states, which are built from these alone: the other ingredients of the roster take longer."""

@@ -117,11 +117,10 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
     size = results.size
     page.heading("How it was run")
     page.paragraph(
-        f"Scale {size.scale:g}: {sum(map(len, size.table_blocks))} fits for each row of a table; in figures "
-        f"{len(size.figure_seeds)} worlds, each with a fit of its own, and {size.instances} new instances in each, "
-        f"{size.horizon():,} rounds. Fits and worlds have the seeds 0, 1, …; all policies meet the same instances, "
-        "contexts and rewards. Standard errors are the larger of those over worlds and over instances; fits are "
-        "compared seed by seed."
+        f"Scale {size.scale:g}: {len(size.seeds)} worlds (seeds 0, 1, …), each with a fit of its own for every row "
+        f"of a table and every line of a figure; in figures {size.instances} new instances in each world, "
+        f"{size.horizon():,} rounds. All policies meet the same instances, contexts and rewards. Standard errors are "
+        "the larger of those over worlds and over instances; fits are compared seed by seed."
     )
     page.table(
         ["experiment", "CPU minutes, with the fits it shares"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -66,33 +67,44 @@ class Results:
     size: Size
     _kept: dict[PlayTask, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
-    def play_task(self, setting: Setting, player: Player, horizon: int = 2000) -> PlayTask:
-        """Name the task that plays a player in a setting at this size."""
-        fit_seeds = () if player.model in ("", "oracle") else self.size.table_blocks[0]
-        return PlayTask(
-            setting.shrunk(self.size.effort),
-            player.policy,
-            player.model,
-            self.size.figure_seeds,
-            self.size.instances,
-            self.size.horizon(horizon),
-            self.size.effort if fit_seeds else 1.0,
-            fit_seeds,
-        )
+    def play_tasks(self, setting: Setting, player: Player, horizon: int = 2000) -> list[PlayTask]:
+        """Name the tasks that play a player in a setting at this size: one for each block of seeds."""
+        learned = player.model not in ("", "oracle")
+        return [
+            PlayTask(
+                setting.shrunk(self.size.effort),
+                player.policy,
+                player.model,
+                block,
+                self.size.instances,
+                self.size.horizon(horizon),
+                self.size.effort if learned else 1.0,
+                block if learned else (),
+            )
+            for block in self.size.blocks
+        ]
+
+    def is_played(self, setting: Setting, player: Player, horizon: int = 2000) -> bool:
+        """Say whether a player was played in a setting, in the first block of worlds at least."""
+        return self.play_tasks(setting, player, horizon)[0] in self.store
 
     def fit_tasks(self, setting: Setting, learner: str) -> list[FitTask]:
         """Name the tasks that fit a learner for a table: one for each block of seeds."""
         shrunk = setting.offline().shrunk(self.size.effort)
-        return [FitTask(shrunk, learner, block, self.size.effort) for block in self.size.table_blocks]
+        return [FitTask(shrunk, learner, block, self.size.effort) for block in self.size.blocks]
 
     def regret(
         self, setting: Setting, player: Player, horizon: int = 2000
     ) -> tuple[Int[np.ndarray, " rounds"], Float[np.ndarray, "worlds instances rounds"]]:
-        """Give the cumulative regret of every instance at the rounds that were kept."""
-        task = self.play_task(setting, player, horizon)
+        """Give the cumulative regret of every instance at the rounds that were kept, in the worlds played so far."""
+        done = list(takewhile(self.store.__contains__, self.play_tasks(setting, player, horizon)))
+        if not done:
+            raise KeyError(f"{player} in {setting} was not played at this size.")
+        pieces = [self._read(task) for task in done]
+        return pieces[0][0], np.concatenate([values for _, values in pieces])
+
+    def _read(self, task: PlayTask) -> tuple[np.ndarray, np.ndarray]:
         if task not in self._kept:
-            if task not in self.store:
-                raise KeyError(f"{player} in {setting} was not played at this size.")
             table = self.store.table(task)
             rounds = np.unique(table["round"].to_numpy())
             values = table["regret"].to_numpy().reshape(len(task.seeds), task.instances, len(rounds))
@@ -132,6 +144,12 @@ class Results:
         if len(values) > 1:
             return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
         return Estimate(float(values[0]), float(self.scores(setting, learner, f"{metric}_se")[0]))
+
+
+def common_worlds(*regrets: Float[np.ndarray, "worlds instances"]) -> list[Float[np.ndarray, "worlds instances"]]:
+    """Keep the worlds that all were played in, so that they can be paired while a run is under way."""
+    common = min(map(len, regrets))
+    return [regret[:common] for regret in regrets]
 
 
 def mean_of(values: Sequence[float]) -> Estimate:

@@ -68,7 +68,12 @@ def plan(experiments: Iterable[Experiment], results: Results) -> list[list[Task]
     for experiment in experiments:
         for task in experiment.tasks(results):
             place(task)
-    return [sorted(wave, key=lambda task: -task.weight()) for wave in waves]
+    return [sorted(wave, key=_urgency) for wave in waves]
+
+
+def _urgency(task: Task) -> tuple[int, float]:
+    """First blocks of seeds come first, so that a run cut short has every line, from fewer worlds; then long tasks."""
+    return min(getattr(task, "seeds", (0,))), -task.weight()
 
 
 def run(

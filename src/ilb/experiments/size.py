@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from ilb.errors import IlbError
 
-FIT_SEEDS, FIGURE_WORLDS, INSTANCES, HORIZON = 10, 5, 200, 2000
+WORLDS, INSTANCES, HORIZON = 10, 200, 2000
 BLOCK = 5
-"""Seeds that are fitted at once: tables take two blocks and figures the first, so they share its fits."""
+"""Seeds that are fitted, or played, at once."""
 
 
 @dataclass(frozen=True)
 class Size:
     """What `--scale` stands for.
 
-    Tables have ten fits for each row, as in the paper. Figures have 1000 instances (the paper: 200 or 1000), 200 in
-    each of five worlds with a fit of its own, where the paper has one world and one fit. Below 0.1, logs, training and
-    horizon shrink as well: such a run shows that everything works and says nothing about the paper.
+    Tables have ten fits for each row, as in the paper. Figures have 2000 instances (the paper: 200 or 1000), 200 in
+    each of the same ten worlds with its own fit, where the paper has one world and one fit. Below 0.1, logs, training
+    and horizon shrink as well: such a run shows that everything works and says nothing about the paper.
     """
 
     scale: float = 1.0
@@ -27,16 +27,14 @@ class Size:
             raise IlbError(f"--scale must be above 0 and at most 1 (the paper's size); got {self.scale}.")
 
     @property
-    def table_blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The seeds of a table's row, in blocks that are fitted at once."""
-        count = max(1, round(FIT_SEEDS * self.scale))
-        seeds = range(count)
-        return tuple(tuple(seeds[first : first + BLOCK]) for first in range(0, count, BLOCK))
+    def seeds(self) -> range:
+        """The seeds of the worlds, each with a fit of its own: the same for tables and figures."""
+        return range(max(1, round(WORLDS * self.scale)))
 
     @property
-    def figure_seeds(self) -> tuple[int, ...]:
-        """The worlds of a figure: the first block of a table's seeds, or the first of them."""
-        return self.table_blocks[0][: max(1, round(FIGURE_WORLDS * self.scale))]
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The seeds in blocks that are fitted, or played, at once."""
+        return tuple(tuple(self.seeds[first : first + BLOCK]) for first in range(0, len(self.seeds), BLOCK))
 
     @property
     def instances(self) -> int:

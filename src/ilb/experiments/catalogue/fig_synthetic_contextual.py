@@ -3,7 +3,7 @@
 from ilb.experiments.claims import Claim, Comparison, compare, less_regret
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.players import Player
-from ilb.experiments.results import Results
+from ilb.experiments.results import Results, common_worlds
 from ilb.experiments.settings import Stationary
 
 TOY = Stationary()
@@ -13,11 +13,13 @@ COLD_PLAIN, WARM_PLAIN = Player("LinTS"), Player("Warm LinTS")
 
 
 def _ends_alike(results: Results) -> list[Comparison]:
-    late = {
-        player: results.regret_at(TOY, player, 1.0, HORIZON) - results.regret_at(TOY, player, 0.5, HORIZON)
-        for player in (COLD, WARM, MAB)
-    }
-    apart, between = late[COLD] - late[MAB], late[COLD] - late[WARM]
+    cold, warm, mab = common_worlds(
+        *(
+            results.regret_at(TOY, player, 1.0, HORIZON) - results.regret_at(TOY, player, 0.5, HORIZON)
+            for player in (COLD, WARM, MAB)
+        )
+    )
+    apart, between = cold - mab, cold - warm
     return [
         compare(f"late regret: (cold minus MAB) minus {factor:+d} (cold minus warm)", apart - factor * between)
         for factor in (2, -2)

@@ -21,7 +21,7 @@ SWEEPS: dict[str, tuple[tuple[float, Synthetic, float], ...]] = {
 
 def _task(results: Results, learner: str, setting: Synthetic, effort: float) -> FitTask:
     size = results.size
-    return FitTask(setting.shrunk(size.effort), learner, size.table_blocks[0], size.effort * effort)
+    return FitTask(setting.shrunk(size.effort), learner, size.blocks[0], size.effort * effort)
 
 
 def _estimate(results: Results, learner: str, setting: Synthetic, effort: float) -> Estimate:
