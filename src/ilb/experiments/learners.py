@@ -12,7 +12,7 @@ from ilb.experiments.settings import Adcb, Recorded, Setting, Synthetic
 from ilb.model import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.encoder_recipe import EncoderRecipe
-from ilb.offline.fit import complete_model, fit_many
+from ilb.offline.fit import complete_model, fit_many, refit_rewards
 from ilb.offline.mlp_reward import MLPRewardRecipe, decayed_mlp_recipe
 from ilb.offline.paper import PaperRecipe
 from ilb.offline.regression import RegressionRecipe, fit_regression_many
@@ -50,11 +50,17 @@ class Learned:
 
 
 def learn(
-    name: str, setting: Setting, recorded: Sequence[Recorded], seeds: Sequence[int], effort: float = 1.0
+    name: str,
+    setting: Setting,
+    recorded: Sequence[Recorded],
+    seeds: Sequence[int],
+    effort: float = 1.0,
+    encoded: Sequence[Fitted] = (),
 ) -> Learned:
     """Fit one model for each seed on the logs of its world, and score each on its test logs.
 
-    `effort` below 1 shortens the training by that factor, for a look in passing.
+    `effort` below 1 shortens the training by that factor, for a look in passing. `encoded` are models with the encoders
+    that the training would give, from `setting.contexts()`; it is left out then.
     """
     logs = [r.training.logs for r in recorded]
     recipe = recipe_of(name, setting, effort)
@@ -73,7 +79,12 @@ def learn(
         models = [complete_model(encoder, table) for encoder, table in zip(encoders, logs, strict=True)]
     else:
         reward = reward_of(name, setting, effort)
-        models = fit_many(logs, latent_dim=setting.latent_dim, recipe=recipe, reward=reward, seeds=seeds)
+        latent = [model for model in encoded if isinstance(model, LatentModel)]
+        models = (
+            refit_rewards(latent, logs, reward=reward, seeds=seeds)
+            if latent
+            else fit_many(logs, latent_dim=setting.latent_dim, recipe=recipe, reward=reward, seeds=seeds)
+        )
     _refuse_interrupted(models)
     spent = time.process_time() - began
     scores = [

@@ -118,9 +118,9 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
     page.heading("How it was run")
     page.paragraph(
         f"Scale {size.scale:g}: {len(size.seeds)} worlds (seeds 0, 1, …), each with a fit of its own for every row "
-        f"of a table and every line of a figure; in figures {size.instances} new instances in each world, "
-        f"{size.horizon():,} rounds. All policies meet the same instances, contexts and rewards. Standard errors are "
-        "the larger of those over worlds and over instances; fits are compared seed by seed."
+        f"of a table; lines of figures have the first {len(size.blocks[0])} of them, or all, and {size.instances} new "
+        f"instances in each, {size.horizon():,} rounds. All policies meet the same instances, contexts and rewards. "
+        "Standard errors are the larger of those over worlds and over instances; fits are compared seed by seed."
     )
     page.table(
         ["experiment", "CPU minutes, with the fits it shares"],

@@ -59,7 +59,7 @@ def plan(experiments: Iterable[Experiment], results: Results) -> list[list[Task]
     waves: list[dict[Task, None]] = []
 
     def place(task: Task) -> int:
-        wave = max((place(need) + 1 for need in task.needs()), default=0)
+        wave = max((place(earlier) + 1 for earlier in _earlier(task)), default=0)
         while len(waves) <= wave:
             waves.append({})
         waves[wave][task] = None
@@ -69,6 +69,11 @@ def plan(experiments: Iterable[Experiment], results: Results) -> list[list[Task]
         for task in experiment.tasks(results):
             place(task)
     return [sorted(wave, key=_urgency) for wave in waves]
+
+
+def _earlier(task: Task) -> list[Task]:
+    shortcut = task.shortcut()
+    return [*task.needs(), *([] if shortcut is None else [shortcut])]
 
 
 def _urgency(task: Task) -> tuple[int, float]:
@@ -110,7 +115,8 @@ def run(
 
 def _outcomes(tasks: Sequence[Task], store: Store) -> Iterator[tuple[int, Outcome | str]]:
     calls = (
-        delayed(_attempt)(number, task, [store.get(need) for need in task.needs()]) for number, task in enumerate(tasks)
+        delayed(_attempt)(number, task, [store.get(earlier) for earlier in _earlier(task) if earlier in store])
+        for number, task in enumerate(tasks)
     )
     yield from Parallel(return_as="generator_unordered", batch_size=1)(calls)
 

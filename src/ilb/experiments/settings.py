@@ -66,6 +66,10 @@ class Setting(Protocol):
         """Give the setting without what only happens while playing: two settings with the same one share their fits."""
         ...
 
+    def contexts(self) -> Setting:
+        """Give the setting whose logs have the same contexts: encoders, which never see a reward, are the same."""
+        ...
+
     def shrunk(self, factor: float) -> Setting:
         """Give the setting with shorter logs of fewer instances, for a look in passing."""
         ...
@@ -134,6 +138,11 @@ class Synthetic:
         """Leave the shift out."""
         return replace(self, latent_shift=0.0, shift_by="norm")
 
+    def contexts(self) -> Synthetic:
+        """Take the standard rewards."""
+        standard = Synthetic()
+        return replace(self.offline(), actions=standard.actions, reward=standard.reward, reward_std=standard.reward_std)
+
     def shrunk(self, factor: float) -> Synthetic:
         """Shorten the logs."""
         return replace(
@@ -192,6 +201,10 @@ class Adcb(_PlayedAsLogged):
         del seed
         return _adcb(self.latent_noise_std, self.rewards, self.context, self.reward_std)
 
+    def contexts(self) -> Adcb:
+        """Take the released rewards."""
+        return replace(self, rewards="released", reward_std=Adcb().reward_std)
+
     def shrunk(self, factor: float) -> Adcb:
         """Shorten the logs."""
         return replace(
@@ -217,6 +230,10 @@ class Stationary(_PlayedAsLogged):
         """Draw the parameters of the arms."""
         key = jr.fold_in(jr.key(seed), 0)
         return draw_stationary_world(key, actions=self.actions, context_dim=self.latent_dim, reward_std=self.reward_std)
+
+    def contexts(self) -> Stationary:
+        """Nothing is learned from contexts here."""
+        return self
 
     def shrunk(self, factor: float) -> Stationary:
         """Log fewer instances."""

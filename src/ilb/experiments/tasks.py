@@ -11,7 +11,7 @@ import json
 import time
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ilb.errors import IlbWarning
-from ilb.experiments.learners import Fitted, learn, recipe_of, reward_of
+from ilb.experiments.learners import ENCODERS, Fitted, learn, recipe_of, reward_of
 from ilb.experiments.players import build_player
 from ilb.experiments.settings import Setting, describe_setting
 from ilb.offline.encoder_recipe import describe_recipe
@@ -54,8 +54,12 @@ class Task(Protocol):
         """Name the tasks whose outcomes this one starts from."""
         ...
 
+    def shortcut(self) -> Task | None:
+        """Name a task, if there is one, whose outcome saves work without changing this one's."""
+        ...
+
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
-        """Do the work; `inputs` are the outcomes of `needs`, in that order."""
+        """Do the work; `inputs` are the outcomes of `needs`, in that order, and of `shortcut`, if it is there."""
         ...
 
     def weight(self) -> float:
@@ -113,16 +117,22 @@ class FitTask:
         """Nothing: logs are recorded on the way."""
         return ()
 
+    def shortcut(self) -> FitTask | None:
+        """The fit of the same encoder to the same contexts with other rewards."""
+        same = replace(self, setting=self.setting.contexts())
+        return same if self.learner in ENCODERS and same != self else None
+
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
-        """Record, fit, score."""
-        del inputs
+        """Record, fit, score; with an encoder to start from, only rewards are fitted."""
         recorded = [self.setting.record(seed) for seed in self.seeds]
-        learned = learn(self.learner, self.setting, recorded, self.seeds, self.effort)
+        encoded = inputs[0].models if inputs else ()
+        learned = learn(self.learner, self.setting, recorded, self.seeds, self.effort, encoded)
+        before = inputs[0].table["fit_cpu_seconds"].to_pylist() if inputs else [0.0] * len(self.seeds)
         columns: dict[str, list[Any]] = {
             "setting": [describe_setting(self.setting)] * len(self.seeds),
             "learner": [self.learner] * len(self.seeds),
             "seed": list(self.seeds),
-            "fit_cpu_seconds": [learned.cpu_seconds / len(self.seeds)] * len(self.seeds),
+            "fit_cpu_seconds": [seconds + learned.cpu_seconds / len(self.seeds) for seconds in before],
         }
         for name in learned.scores[0]._fields:
             scores = [getattr(line, name) for line in learned.scores]
@@ -135,6 +145,8 @@ class FitTask:
 
     def weight(self) -> float:
         """Go by what each learner takes for a seed at full size on one core."""
+        if self.shortcut() is not None:
+            return 6.0
         seconds = FIT_SECONDS.get(self.learner, 10.0)
         return (8 + seconds * len(self.seeds) * self.effort) * (1.0 if getattr(self.setting, "layers", 2) < 4 else 1.6)
 
@@ -161,6 +173,9 @@ class PlayTask:
         if self.model in ("", "oracle"):
             return ()
         return (FitTask(self.setting.offline(), self.model, self.fit_seeds or self.seeds, self.effort),)
+
+    def shortcut(self) -> None:
+        """None."""
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Build the policy for each world and play."""

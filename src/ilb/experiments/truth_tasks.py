@@ -33,6 +33,9 @@ class LatentSampleTask:
         """Nothing."""
         return ()
 
+    def shortcut(self) -> None:
+        """None."""
+
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Draw."""
         del inputs
@@ -64,6 +67,9 @@ class BoundTask:
     def needs(self) -> tuple[Task, ...]:
         """Nothing."""
         return ()
+
+    def shortcut(self) -> None:
+        """None."""
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Play and bound, state by state."""

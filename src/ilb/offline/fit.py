@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -96,6 +97,31 @@ def fit_many(
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, table.schema, provenance))
     return models
+
+
+def refit_rewards(
+    models: Sequence[LatentModel],
+    logs: Sequence[Logs],
+    *,
+    reward: RewardRecipe | None = None,
+    seeds: Sequence[int],
+    report: Report = silent,
+) -> list[LatentModel]:
+    """Keep the encoders, and learn the rewards anew: from another outcome, or other actions, of the same contexts.
+
+    An encoder never sees a reward, so the models are those that `fit_many` gives with these logs, for a fraction of the
+    time.
+    """
+    reward = LinearRewardRecipe() if reward is None else reward
+    measured = _measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report)
+    again = []
+    for model, (fitted, noise), table in zip(models, measured, logs, strict=True):
+        provenance = model.provenance
+        if provenance is not None:
+            described = {**provenance.recipe, "reward": describe_recipe(reward)}
+            provenance = replace(provenance, recipe=described, notes=(*provenance.notes, *fitted.notes))
+        again.append(LatentModel(model.encoder, fitted.reward, noise, table.schema, provenance))
+    return again
 
 
 def complete_model(
