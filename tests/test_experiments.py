@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import jax.random as jr
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,8 @@ from ilb.errors import IlbError
 from ilb.experiments import learners, tasks
 from ilb.experiments.catalogue import EXPERIMENTS
 from ilb.experiments.claims import Claim, Comparison, combine, less_regret
-from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreTable
-from ilb.experiments.learners import OURS, PAPER_WIDE, REGRESSION, VAE_RELEASED
+from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
+from ilb.experiments.learners import OURS, PAPER, PAPER_WIDE, REGRESSION, VAE_RELEASED
 from ilb.experiments.players import Player
 from ilb.experiments.reproduction import write_report
 from ilb.experiments.results import Results, clustered
@@ -265,6 +266,41 @@ def test_a_task_is_known_by_its_content():
 def test_shifted_settings_share_their_fits():
     task = PlayTask(Synthetic(latent_shift=2.0), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
     assert task.needs() == (FitTask(Synthetic(), OURS, (0,), 1.0),)
+
+
+def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_outcome():
+    task = FitTask(Synthetic(instances=12, length=25, test_instances=12, actions=4, reward_std=1.0), OURS, (0, 1), 0.01)
+    standard = task.shortcut()
+    assert standard.setting == Synthetic(instances=12, length=25, test_instances=12)
+    assert standard.shortcut() is None
+    assert replace(task, learner=REGRESSION).shortcut() is None  # that one does see rewards
+    alone, first = run_task(task, []), run_task(standard, [])  # keeps warnings of so few rows
+    quick = run_task(task, [first])
+    assert quick.table.drop_columns(["fit_cpu_seconds"]).equals(alone.table.drop_columns(["fit_cpu_seconds"]))
+    for one, other in zip(jax.tree.leaves(quick.models), jax.tree.leaves(alone.models), strict=True):
+        np.testing.assert_array_equal(one, other)
+    costs = [np.asarray(outcome.table["fit_cpu_seconds"]) for outcome in (quick, first)]
+    assert (costs[0] > costs[1]).all()  # the encoder's share is counted
+
+
+def test_a_shortcut_is_run_before_and_first_blocks_come_first():
+    rows = (ScoreRow(Synthetic(actions=10), PAPER, ("",)), ScoreRow(Synthetic(), PAPER, ("",)))
+    table = ScoreTable("t", "", ("",), rows)
+    (first, second) = plan([table], Results(Store(Path("unused")), Size()))
+    assert {task.setting for task in first} == {Synthetic()}
+    assert {task.setting for task in second} == {Synthetic(actions=10)}
+    assert [task.seeds[0] for task in first] == [0, 5]
+
+
+def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path):
+    results = Results(Store(tmp_path), Size())
+    ahead, behind = (results.play_tasks(Synthetic(), Player(name)) for name in ("MAB", "LinUCB"))
+    for task in (*ahead, behind[0]):
+        results.store.put(task, Outcome(made_up(task)))
+    assert results.regret_at(Synthetic(), Player("MAB"), 1.0).shape == (10, 200)
+    comparison = less_regret(results, Synthetic(), Player("MAB"), Player("LinUCB"))
+    played = [results.regret_at(Synthetic(), Player(name), 1.0)[:5] for name in ("MAB", "LinUCB")]
+    assert comparison.difference == pytest.approx((played[1] - played[0]).mean())
 
 
 def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
