@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from joblib import Parallel, delayed, parallel_config
@@ -100,7 +101,7 @@ def run(
     if not left:
         return []
     failures: list[Failure] = []
-    with _workers(backend, jobs, cluster):
+    with _workers(backend, jobs, cluster, results.store.path / "compiled"):
         for wave in missing:
             ready = [task for task in wave if all(need in results.store for need in task.needs())]
             failures += [Failure(task, "a task that it needs failed") for task in wave if task not in ready]
@@ -130,14 +131,17 @@ def _attempt(number: int, task: Task, inputs: Sequence[Outcome]) -> tuple[int, O
 
 
 @contextmanager
-def _workers(backend: str, jobs: int, cluster: str | None) -> Iterator[None]:
+def _workers(backend: str, jobs: int, cluster: str | None, compiled: Path) -> Iterator[None]:
     """Start workers, or join those of a cluster; each computes on one thread, so that their number changes nothing."""
     if backend not in BACKENDS:
         raise IlbError(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}.")
     if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
     if backend == "loky":
-        # Workers that have grown are replaced, which takes nothing with it; the warning would only worry.
+        # Workers that have grown are replaced. That takes nothing with it, for compiled programs are kept in files
+        # which all workers share; the warning would only worry.
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled.absolute()))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
             yield
