@@ -69,10 +69,8 @@ def _draw(axis: Axes, lines: Sequence[Line], several_models: bool) -> None:
         look = line_of(line.policy, line.model if several_models else "")
         mean = np.maximum(line.mean, DIRECT_FLOOR)
         axis.plot(line.rounds, mean, label=line.name(several_models), linewidth=1.5, **look)
-        low = np.maximum(line.mean - line.standard_error, DIRECT_FLOOR)
-        axis.fill_between(
-            line.rounds, low, line.mean + line.standard_error, color=look["color"], alpha=0.15, linewidth=0
-        )
+        low, high = (np.maximum(line.mean + sign * line.standard_error, DIRECT_FLOOR) for sign in (-1, 1))
+        axis.fill_between(line.rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)
     lowest = min((max(float(line.mean[0]), DIRECT_FLOOR) for line in lines), default=DIRECT_FLOOR)
     for line in lines:
         if line.median[-1] >= lowest:  # medians of nearly 0 would stretch the axis by decades
