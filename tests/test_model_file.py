@@ -268,7 +268,7 @@ def test_an_edited_number_in_the_manifest_is_noticed(saved):
 )
 def test_a_foreign_file_under_our_name_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"manifest\.json is (not the manifest of an ILB model|damaged)"):
+    with pytest.raises(ModelFileError, match=r"manifest\.json is (not the manifest of a LatentModel|damaged)"):
         LatentModel.load(tmp_path)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from ilb.environments import UniformLogging, record
 from ilb.errors import DecisionError, FitError, ModelFileError
-from ilb.logs import Logs
+from ilb.live import LiveBandit
+from ilb.logs import Logs, NumericColumn, Schema
 from ilb.model import LatentModel
 from ilb.networks import Affine
 from ilb.offline.regression import PrefixLoss, RegressionRecipe, RewardedHistories, fit_regression, fit_regression_many
@@ -205,6 +206,18 @@ def test_without_a_network_the_policy_is_left_out_or_refused(ingredients):
     assert set(build_policies(bare)) == set(ROSTER) - {"Regression"}
     with pytest.raises(DecisionError, match="Make one with `fit_regression`"):
         build_policies(bare, ["Regression"])
+
+
+def test_it_decides_live_like_any_model():
+    columns = (NumericColumn("x", mean=1.0, std=2.0, fill=1.0, flagged=False),)
+    schema = Schema("who", None, "did", "got", columns, ("a", "b", "c"))
+    drawn = random_network(inputs=1, layers=1, actions=3)
+    network = type(drawn)(drawn.layers, drawn.heads, schema)
+    anna = LiveBandit.on(network).start("anna")
+    decision = anna.decide({"x": 3.0})
+    state = network.observe(network.init_state(), jnp.asarray([1.0]))
+    np.testing.assert_allclose(list(decision.expected_reward.values()), network.values(state), rtol=1e-5)
+    assert decision.action == "abc"[int(network.values(state).argmax())]
 
 
 def test_a_saved_network_comes_back_as_it_was(small_network, small_model, tmp_path):

@@ -23,8 +23,10 @@ from ilb.logs import Schema
 from ilb.logs.messages import warn
 from ilb.model import LatentModel
 from ilb.online.policy import AbstractPolicy
+from ilb.online.recurrent import regression_policy
 from ilb.online.roster import build_latent_policy
 from ilb.packing import pack, packing_of
+from ilb.recurrent import RecurrentRegression
 
 BATCH = 256
 """Instances that one compiled call of `decide_many` takes: the points of all their beliefs are in memory at once."""
@@ -67,10 +69,15 @@ class LiveBandit:
         self.fingerprint = fingerprint(schema, packing_of(policy.init()), self.packed_policy)
 
     @classmethod
-    def on(cls, model: LatentModel, policy: str = "Calibrated", *, seed: int = 0) -> LiveBandit:
-        """Bind a fitted model and the latent policy of this name (see `ilb.online.roster.LATENT_POLICIES`)."""
+    def on(cls, model: LatentModel | RecurrentRegression, policy: str = "Calibrated", *, seed: int = 0) -> LiveBandit:
+        """Bind a fitted model and the latent policy of this name (see `ilb.online.roster.LATENT_POLICIES`).
+
+        A recurrent regression is a policy of its own, whatever the name.
+        """
         if model.schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
+        if isinstance(model, RecurrentRegression):
+            return cls(regression_policy(model), model.schema, seed=seed)
         return cls(build_latent_policy(model, policy), model.schema, seed=seed)
 
     def start(self, instance: Hashable) -> LiveInstance:

@@ -158,7 +158,12 @@ def _read_manifest(path: Path, expected: str) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFileError(f"{file} is damaged: {error}. Restore a copy or fit the model again.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != expected:
-        raise ModelFileError(f"{file} is not the manifest of an ILB model: its format is not {expected!r}.")
+        kinds = {name: kind.__name__ for kind, name in FORMATS.items()}
+        found = kinds.get(str(manifest.get("format"))) if isinstance(manifest, dict) else None
+        raise ModelFileError(
+            f"{file} is not the manifest of a {kinds[expected]}: its format is not {expected!r}."
+            + (f" Load it with {found}.load." if found else "")
+        )
     version = manifest.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(

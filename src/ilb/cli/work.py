@@ -83,7 +83,7 @@ def fit_table(
     if test is not None:
         lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
         results.print(layout_scores(f"{test.instances} held-out instances", lines))
-        say(_verdict(lines))
+        say(_verdict(lines, recipe, bool(columns.get("drop"))))
         scores = {name: _plain_scores(line) for name, line in lines.items()}
         provenance = replace(model.provenance, scores=scores)
         model = LatentModel(model.encoder, model.reward, model.noise, model.schema, provenance)
@@ -164,18 +164,19 @@ def _truth(recording: Recording | AdcbRecording | None, logs: Logs, path: Path |
     return Truth(recording.latents[order], recording.mean_rewards[order])
 
 
-def _verdict(lines: Mapping[str, FitScores]) -> str:
-    """Say in a sentence whether the latent model was worth it."""
+def _verdict(lines: Mapping[str, FitScores], recipe: str, dropped: bool) -> str:
+    """Say in a sentence whether the latent model was worth it, and what else to try if it was not."""
     ours, plain = lines[THIS_MODEL].reward_r2, lines["mean contexts"].reward_r2
     if ours.value > plain.value:
         return "The model predicts rewards of unseen instances better than least squares on their mean contexts."
     if ours.value > plain.value - plain.standard_error:
         return "The model is no better than least squares on mean contexts, within the error."
-    return (
-        "The model is WORSE than least squares on mean contexts: look at the warnings, drop columns that identify the "
-        "instance (--drop), try another latent dimension, or keep the contexts beside the encoding "
-        "(--recipe with-contexts)."
-    )
+    ways = ["a smaller latent dimension (--latent-dim 1)" if recipe == "with-contexts" else "another --latent-dim"]
+    if not dropped:
+        ways.append("dropping columns that identify the instance (--drop)")
+    if recipe != "with-contexts":
+        ways.insert(0, "keeping the contexts beside the encoding (--recipe with-contexts)")
+    return f"The model is WORSE than least squares on mean contexts. Try {', or '.join(ways)}."
 
 
 def _reward_sums(logs: Logs) -> np.ndarray:

@@ -167,10 +167,12 @@ def warn_still(still: Sequence[StillColumn], instances: int, columns: int) -> No
 def _way_out(names: list[str], columns: int) -> str:
     if len(names) == columns:
         return "No other column is left, so these contexts can't teach an encoder by telling instances apart."
+    beside = "Or keep the contexts beside the encoding: recipe=WithContexts(), `ilb fit --recipe with-contexts`."
     options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
     them = "it" if len(names) == 1 else "them"
     return (
-        f"Leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, or logs.without({names!r})."
+        f"Leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, or logs.without({names!r}). "
+        f"{beside}"
     )
 
 
