@@ -4,6 +4,9 @@ import os
 
 # Tests compile much and compute little: the compiler's slower passes cost more than they save. Set before JAX starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Matrices are tiny and every core has a process of its own: further threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax.random as jr
 import numpy as np

@@ -255,7 +255,8 @@ def test_the_age_of_the_paper_identifies_the_instance():
     message = (
         r"column 'x' never changes within an instance and has 10 distinct values for 10 instances, so it identifies "
         r"them and the contrastive task becomes trivial \(the paper's Age variable\)\. "
-        r"Leave it out: drop=\('x',\) in Logs\.from_frame, `ilb fit --drop x`, or logs\.without\(\['x'\]\)\.$"
+        r"Leave it out: drop=\('x',\) in Logs\.from_frame, `ilb fit --drop x`, or logs\.without\(\['x'\]\)\. "
+        r"Or keep the contexts beside the encoding: recipe=WithContexts\(\), `ilb fit --recipe with-contexts`\.$"
     )
     warned(table(x=age), message, IdentifiabilityWarning)
     warned(table(sex=[f"site {n}" for n in np.repeat(np.arange(10), 4)]), "column 'sex' never", IdentifiabilityWarning)

@@ -115,14 +115,18 @@ def test_separate_calls_equal_the_scanned_rollout(policy, small_world, played):
     assert actions == history.actions[2, :horizon].tolist()
 
 
-def test_a_refit_does_not_recompile(policy, small_world, small_logs, small_network, request):
-    """Another model with the same shapes runs in the program that was compiled for the first."""
-    name = request.node.callspec.params["policy"]
+@pytest.fixture(scope="module")
+def refitted_roster(small_world, small_logs, small_network):
+    """Every policy, built from the same logs in another order."""
     other_logs = small_logs.select(np.arange(79, -1, -1))
     refitted = complete_model(small_world.oracle().encoder, other_logs)
     network = jax.tree.map(lambda leaf: 2 * leaf, small_network)
-    given = prepare_ingredients(refitted, other_logs, horizon=300, states=6, seed=1, recurrent=network)
-    other = build_policies(given, [name])[name]
+    return build_policies(prepare_ingredients(refitted, other_logs, horizon=300, states=6, seed=1, recurrent=network))
+
+
+def test_a_refit_does_not_recompile(policy, refitted_roster, request):
+    """Another model with the same shapes runs in the program that was compiled for the first."""
+    other = refitted_roster[request.node.callspec.params["policy"]]
     traces = []
 
     @jax.jit
