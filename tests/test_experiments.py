@@ -10,16 +10,19 @@ import jax
 import jax.random as jr
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
 
+from ilb.environments.adcb_patients import adcb_population
 from ilb.errors import IlbError
-from ilb.experiments import learners, tasks
+from ilb.experiments import exhibits, learners, tasks
 from ilb.experiments.catalogue import EXPERIMENTS
-from ilb.experiments.claims import Claim, Comparison, combine, less_regret
+from ilb.experiments.claims import Claim, Comparison, combine, compare, compare_fits, less_regret
 from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
 from ilb.experiments.learners import OURS, PAPER, PAPER_WIDE, REGRESSION, VAE_RELEASED
 from ilb.experiments.players import Player
-from ilb.experiments.reproduction import write_report
+from ilb.experiments.reproduction import _counts, write_report
 from ilb.experiments.results import Results, clustered
 from ilb.experiments.runner import plan, run
 from ilb.experiments.settings import Adcb, Stationary, Synthetic, describe_setting
@@ -31,6 +34,7 @@ from ilb.offline import training
 from ilb.offline.encoder_recipe import fit_keys, split_each
 from ilb.offline.scores import FitScores
 from ilb.offline.tied import TiedRecipe
+from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parents[2] / "shared" / "paper" / "identifiable-latent-bandits.tex"
@@ -86,7 +90,8 @@ def filled(tmp_path_factory):
 
 
 @pytest.mark.parametrize("label", EXPERIMENTS)
-def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, label):
+def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, label, monkeypatch):
+    monkeypatch.setattr(exhibits, "plot_panels", lambda grid: Figure())  # the report below draws them all
     experiment = EXPERIMENTS[label]
     results = fill(Untrained(tmp_path), [experiment], Size(0.2))
     exhibit = experiment.show(results)
@@ -97,6 +102,9 @@ def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, l
         judgement = claim.judge(results)
         assert judgement.comparisons
         assert all(np.isfinite(comparison.difference) for comparison in judgement.comparisons), claim.name
+        # Two things that are about equal are compared both ways with the same words.
+        said = [comparison.says for comparison in judgement.comparisons if "allowed" not in comparison.says]
+        assert len(set(said)) == len(said), claim.name
 
 
 def test_the_report_is_one_page_with_everything_in_it(filled):
@@ -110,6 +118,27 @@ def test_the_report_is_one_page_with_everything_in_it(filled):
     stored = json.loads((out / "reproduction.json").read_text())
     assert [claim["name"] for claim in stored["claims"]] == [j.claim.name for j in judged]
     assert "says nothing about the paper" in page
+    assert "<figcaption></figcaption>" not in page
+    labels = [experiment.label for experiment in some]
+    assert f"This report holds {', '.join(labels)}:" in page
+    assert f"Make it again: ilb reproduce {' '.join(labels)} --scale 0.02" in page
+    assert stored["labels"] == labels
+
+
+def test_the_report_says_how_long_its_figures_were_played(filled, tmp_path):
+    results, _ = filled
+    write_report([EXPERIMENTS["fig:synthetic_contextual"]], results, tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "one world (seed 0)" in page
+    assert "4 new instances in each, 200 rounds in fig:synthetic_contextual. All" in page
+    write_report([], results, tmp_path)
+    assert "400 rounds. All" in (tmp_path / "index.html").read_text()
+
+
+def test_verdicts_are_counted_in_a_sentence():
+    assert _counts(["holds", "undecided", "holds"]) == "2 claims hold, 1 is undecided."
+    assert _counts(["does not hold", *["undecided"] * 3]) == "1 claim does not hold, 3 are undecided."
+    assert _counts([]) == "No claim was tested."
 
 
 def test_a_second_run_computes_nothing(filled):
@@ -145,7 +174,7 @@ def covering(results):
     seen, chosen = set(), {}
     for experiment in ALL:
         chosen[experiment.label] = []
-        for task in experiment.tasks(results):
+        for task in sorted(experiment.tasks(results), key=lambda task: getattr(task, "model", "") != ""):
             if getattr(task, "learner", None) in (PAPER_WIDE, VAE_RELEASED):
                 continue  # the same recipes with other numbers
             kinds = {type(task), type(task.setting), experiment.label}
@@ -348,6 +377,61 @@ def test_a_damaged_outcome_is_computed_anew(tmp_path):
     assert results.store.table(task).equals(whole)
 
 
+def flip_the_middle(file):
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 8] = bytes(255 - byte for byte in content[middle : middle + 8])
+    file.write_bytes(content)
+
+
+def test_a_table_with_flipped_bytes_is_not_stored(tmp_path):
+    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 50, 2000)
+    store.put(task, Outcome(made_up(task)))
+    file = store._table_file(task)
+    assert task in store
+    flip_the_middle(file)
+    assert task not in store
+    with pytest.raises(IlbError, match=rf"{file.name}.*computed anew"):
+        store.table(task)
+    store.put(task, Outcome(made_up(task)))
+    assert task in store
+    assert store.table(task).equals(made_up(task))
+
+
+def test_a_table_without_checksums_is_stored_all_the_same(tmp_path):
+    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
+    store.put(task, Outcome(made_up(task)))
+    pq.write_table(pq.read_table(store._table_file(task)), store._table_file(task), compression="zstd")
+    assert task in store
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """A store with one fit: its model is the true one."""
+    store, task = Store(tmp_path), FitTask(Synthetic(), OURS, (0,))
+    store.put(task, Outcome(made_up(task), (Synthetic().oracle(0),)))
+    assert task in store
+    return store, task, store._models_directory(task) / "0"
+
+
+def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted):
+    store, task, model = fitted
+    flip_the_middle(next(model.glob("*.safetensors")))
+    assert task not in store
+    with pytest.raises(IlbError, match="computed anew"):
+        store.get(task)
+
+
+def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted):
+    store, task, model = fitted
+    manifest = model / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"schema": null', '"schema": "what"'))
+    assert task in store  # its arrays are whole
+    with pytest.raises(IlbError, match="computed anew"):
+        store.get(task)
+    assert task not in store
+
+
 def test_no_fit_starts_from_the_keys_of_its_world():
     def plain(keys):
         return {tuple(np.asarray(jr.key_data(key)).ravel().tolist()) for key in keys}
@@ -391,6 +475,62 @@ def test_verdicts_need_zero_outside_of_the_interval():
     assert combine(["holds", "undecided"]) == "undecided"
     assert combine(["holds", "does not hold", "undecided"]) == "does not hold"
     assert combine([]) == "undecided"
+
+
+def test_a_single_world_or_fit_decides_nothing():
+    values = np.random.default_rng(0).normal(5, 1, size=(1, 200))
+    alone = compare("it", values)
+    assert alone.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(200))  # for the band
+    assert alone.verdict == "undecided"
+    assert "one world" in str(alone)
+    assert compare("it", values.reshape(2, 100)).verdict == "holds"
+    fit = compare_fits("it", np.array([5.0]))
+    assert fit.verdict == "undecided"
+    assert str(fit) == "it: +5 (one fit: no error)"
+    assert str(compare_fits("it", np.array([5.0, 5.1]))) == "it: +5.05 ± 0.05"
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(0.001, "undecided"), (1.0, "holds")])
+def test_average_effects_need_patients_enough(tmp_path, scale, verdict):
+    (claim,) = EXPERIMENTS["fig:ATE_a"].claims
+    results = Results(Store(tmp_path), Size(scale))
+    (task,) = EXPERIMENTS["fig:ATE_a"].tasks(results)
+    population = adcb_population(everybody_married=False)
+    mean = float(population.z_weights @ population.z_means)
+    z = np.random.default_rng(0).normal(mean, 0.05, task.instances)
+    results.store.put(task, Outcome(pa.table({"z": z})))
+    judgement = claim.judge(results)
+    assert judgement.verdict == verdict
+    assert all("treatment 0" not in c.says and c.standard_error > 0 for c in judgement.comparisons)
+
+
+def test_a_bound_that_says_nothing_is_said_to(tmp_path):
+    (claim,) = EXPERIMENTS["thm:regret"].claims
+    results = Results(Store(tmp_path), TINY)
+    for task in EXPERIMENTS["thm:regret"].tasks(results):
+        table = made_up(task)
+        loose = pa.array(2.0 * table["most"].to_numpy())
+        results.store.put(task, Outcome(table.set_column(table.column_names.index("bound"), "bound", loose)))
+    judgement = claim.judge(results)
+    assert judgement.verdict == "undecided"
+    assert len(judgement.comparisons) == 3
+    assert all("none of 3 instances" in str(c) and "nan" not in str(c) for c in judgement.comparisons)
+    write_report([EXPERIMENTS["thm:regret"]], results, tmp_path)  # as JSON, too
+
+
+def test_panels_line_up_and_lines_begin_above_the_floor():
+    rounds = np.array([1, 10, 100])
+    low, high = np.array([0.01, 0.04, 0.2]), np.array([1.0, 2.0, 3.0])
+    short, long = (Line(name, "", rounds, low, low / 10, low) for name in ("MAB", "a policy with quite a long name"))
+    figure = plot_panels(PanelGrid([[[short], [short]], [[long], [long._replace(mean=high)]]], ["a", "b"], ["", "c"]))
+    above, below = np.array(figure.axes).reshape(2, 2)
+    for one, other in zip(above, below, strict=True):
+        assert (one.get_position().x0, one.get_position().x1) == pytest.approx(
+            (other.get_position().x0, other.get_position().x1)
+        )
+    drawn = above[0].lines[0].get_ydata()
+    assert np.isnan(drawn[:2]).all()
+    assert drawn[2] == 0.2 > DIRECT_FLOOR
 
 
 def test_players_are_compared_on_the_same_instances(tmp_path):

@@ -2,7 +2,8 @@
 
 A claim is made of comparisons, each a difference with its standard error, positive where it speaks for the claim. It
 *holds* if every difference is positive beyond its 95 % interval, *does not hold* if one is negative beyond it, and is
-*undecided* otherwise. With few worlds or fits the interval is wider than two standard errors (Student's t).
+*undecided* otherwise. With few worlds or fits the interval is wider than two standard errors (Student's t); a single
+one decides nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy import stats
 
 from ilb.experiments.players import Player
 from ilb.experiments.results import Results, clustered, common_worlds
-from ilb.experiments.settings import Setting
+from ilb.experiments.settings import Setting, describe_setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 CONFIDENCE = 0.975
@@ -24,7 +25,7 @@ CONFIDENCE = 0.975
 
 
 class Comparison(NamedTuple):
-    """One difference: positive speaks for the claim."""
+    """One difference: positive speaks for the claim; without degrees of freedom it says nothing of other worlds."""
 
     says: str
     difference: float
@@ -34,7 +35,7 @@ class Comparison(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """Judge by the 95 % interval; a difference without a measurable error decides nothing."""
-        if not np.isfinite(self.standard_error):
+        if not np.isfinite(self.standard_error) or self.freedom < 1:
             return "undecided"
         margin = float(stats.t.ppf(CONFIDENCE, self.freedom)) * self.standard_error
         if self.difference > margin:
@@ -42,7 +43,12 @@ class Comparison(NamedTuple):
         return "does not hold" if self.difference < -margin else "undecided"
 
     def __str__(self) -> str:
-        return f"{self.says}: {self.difference:+.3g} ± {self.standard_error:.2g}"
+        if not np.isfinite(self.difference):
+            return self.says
+        if not np.isfinite(self.standard_error):
+            return f"{self.says}: {self.difference:+.3g} (one fit: no error)"
+        alone = " over the instances of one world, which decides nothing" if self.freedom < 1 else ""
+        return f"{self.says}: {self.difference:+.3g} ± {self.standard_error:.2g}{alone}"
 
 
 class Judgement(NamedTuple):
@@ -78,7 +84,12 @@ def compare_fits(says: str, differences: np.ndarray) -> Comparison:
     """Make a comparison of differences by fit."""
     count = len(differences)
     error = differences.std(ddof=1) / np.sqrt(count) if count > 1 else float("nan")
-    return Comparison(says, float(differences.mean()), float(error), max(count - 1.0, 1.0))
+    return Comparison(says, float(differences.mean()), float(error), count - 1.0)
+
+
+def nothing_to_compare(says: str) -> Comparison:
+    """Say why a claim, or a part of it, was not tested: it stays undecided."""
+    return Comparison(says, float("nan"), float("nan"), 0.0)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
@@ -88,13 +99,17 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
     return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
 
 
+def _named(setting: Setting) -> str:
+    return describe_setting(setting).removesuffix("()")
+
+
 def less_regret(
     results: Results, setting: Setting, better: Player, worse: Player, at: float = 1.0, horizon: int = 2000
 ) -> Comparison:
     """Compare two players on the same instances: positive if `better` has less regret up to a share of the horizon."""
     less, more = common_worlds(*(results.regret_at(setting, player, at, horizon) for player in (better, worse)))
     rounds = max(1, round(at * results.size.horizon(horizon)))
-    return compare(f"regret at {rounds}: {worse} minus {better}", more - less)
+    return compare(f"regret at {rounds} in {_named(setting)}: {worse} minus {better}", more - less)
 
 
 def regret_grows(
@@ -137,9 +152,8 @@ def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[
     start = results.regret_at(setting, player, last) - results.regret_at(setting, player, first)
     end = results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, 0.5)
     horizon = results.size.horizon()
-    says = (
-        f"{player}: regret a round in the second half minus that of rounds {first * horizon:.0f}–{last * horizon:.0f}"
-    )
+    stretch = f"{first * horizon:.0f}–{last * horizon:.0f}"
+    says = f"{player} in {_named(setting)}: regret a round in the second half minus that of rounds {stretch}"
     return compare(says, end / 0.5 - start / (last - first), unit=horizon)
 
 

@@ -11,6 +11,7 @@ from ilb.experiments.learners import REGRESSION
 from ilb.experiments.players import Player
 from ilb.experiments.results import Estimate, Results
 from ilb.experiments.settings import Setting
+from ilb.logs.messages import counted
 from ilb.plots.panels import Line, PanelGrid, plot_panels
 
 PREFIXES = "best_action_prefixes"
@@ -37,7 +38,7 @@ def show_regret(experiment: RegretFigure, results: Results) -> Exhibit:
         for panel in experiment.panels
     ]
     left = sum(task not in results.store for task in experiment.tasks(results))
-    remarks = (*experiment.remarks, f"{left} plays are still to come.") if left else experiment.remarks
+    remarks = (*experiment.remarks, f"Still to come: {counted(left, 'play')}.") if left else experiment.remarks
     return Exhibit({file_name(experiment.label): figure}, tables, remarks)
 
 
@@ -84,7 +85,7 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
     done = [row for row in experiment.rows if is_fitted(row, results)]
     rows = [_score_row(row, results) for row in done]
     left = len(experiment.rows) - len(done)
-    remarks = (*experiment.remarks, f"{left} rows are not fitted yet.") if left else experiment.remarks
+    remarks = (*experiment.remarks, f"Not fitted yet: {counted(left, 'row')}.") if left else experiment.remarks
     return Exhibit({}, [Table(experiment.title, header, rows)], remarks)
 
 

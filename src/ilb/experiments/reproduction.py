@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 import math
 import platform
+import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ilb.experiments.claims import Claim, Judgement
+from ilb.experiments.catalogue import EXPERIMENTS
+from ilb.experiments.claims import Claim, Judgement, Verdict
 from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure, ScoreTable
 from ilb.experiments.results import Results
 from ilb.experiments.runner import Failure, plan
+from ilb.experiments.size import Size
+from ilb.logs.messages import counted
+from ilb.plots.panels import DIRECT_FLOOR
 from ilb.plots.regret import save_figure, svg_of
 from ilb.report.page import Page
 from ilb.version import __version__
 
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
-FIGURE_CAPTION = "Lines are means, bands one standard error, dots medians at the end unless they are nearly 0."
+VERBS = {
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+}
+FIGURE_CAPTION = (
+    f"Lines are means, from where they exceed {DIRECT_FLOOR:g}; bands are one standard error, dots medians at the end "
+    "unless they are nearly 0."
+)
 VERSIONS = ("jax", "equinox", "optax", "numpy", "scipy", "scikit-learn")
 
 
@@ -66,8 +79,7 @@ def write_report(
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     page = Page(
         "Identifiable Latent Bandits, reproduced",
-        f"Every table and figure of the paper beside what this library gives, and {len(judged)} of its claims with a "
-        "verdict.",
+        f"{_what(done)} beside what this library gives, and {counted(len(judged), 'claim')} with a verdict.",
     )
     _write_summary(page, judged, results)
     page.contents([(experiment.label, experiment.title) for experiment in done])
@@ -78,10 +90,46 @@ def write_report(
             if label == experiment.label:
                 _write_claim(page, claim, judgement)
     _write_how(page, experiments, results, failures)
-    page.write(out / "index.html", f"Made by ilb {__version__}. Make it again: ilb reproduce all")
-    text = json.dumps(_plain(exhibits, judged, results), indent=1, allow_nan=False)
+    page.write(out / "index.html", f"Made by ilb {__version__}.{_again(experiments, results)}")
+    plain = {"labels": [experiment.label for experiment in experiments], **_plain(exhibits, judged, results)}
+    text = json.dumps(plain, indent=1, allow_nan=False)
     (out / "reproduction.json").write_text(text + "\n")
     return judged
+
+
+def _is_all(experiments: Sequence[Experiment]) -> bool:
+    return {experiment.label for experiment in experiments} >= set(EXPERIMENTS)
+
+
+def _what(shown: Sequence[Experiment]) -> str:
+    """Name what the report holds, which may be less than what earlier commands left in the directory."""
+    if _is_all(shown):
+        return "All tables and figures of the paper"
+    labels = ", ".join(experiment.label for experiment in shown)
+    return f"This report holds {labels or 'nothing yet'}: tables and figures of the paper"
+
+
+def _again(experiments: Sequence[Experiment], results: Results) -> str:
+    """Give the command that makes the report again; experiments of one's own have none."""
+    labels = [experiment.label for experiment in experiments]
+    if not set(labels) <= set(EXPERIMENTS):
+        return ""
+    named = "all" if _is_all(experiments) else shlex.join(labels)
+    return f" Make it again: ilb reproduce {named} --scale {results.size.scale:g}"
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    """Count verdicts in a sentence.
+
+    >>> _counts(["holds", "holds", "does not hold"])
+    '2 claims hold, 1 does not hold.'
+    """
+    parts: list[str] = []
+    for verdict, verbs in VERBS.items():
+        if count := sum(verdict == found for found in verdicts):
+            number = str(count) if parts else counted(count, "claim")
+            parts.append(f"{number} {verbs[count > 1]}")
+    return ", ".join(parts) + "." if parts else "No claim was tested."
 
 
 def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> None:
@@ -90,8 +138,7 @@ def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> No
             f"This is a run at scale {results.size.scale:g}, with shortened logs, training and horizon: it shows that "
             "everything works and says nothing about the paper."
         )
-    counts = {verdict: sum(j.judgement.verdict == verdict for j in judged) for verdict in KINDS}
-    page.paragraph(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
+    page.paragraph(_counts([j.judgement.verdict for j in judged]))
     rows = [[j.judgement.verdict, j.claim.says, j.label] for j in judged]
     page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
 
@@ -117,10 +164,9 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
     size = results.size
     page.heading("How it was run")
     page.paragraph(
-        f"Scale {size.scale:g}: {len(size.seeds)} worlds (seeds 0, 1, …), each with a fit of its own for every row "
-        f"of a table; lines of figures have the first {len(size.blocks[0])} of them, or all, and {size.instances} new "
-        f"instances in each, {size.horizon():,} rounds. All policies meet the same instances, contexts and rewards. "
-        "Standard errors are the larger of those over worlds and over instances; fits are compared seed by seed."
+        f"Scale {size.scale:g}: {_worlds(size)}, with {counted(size.instances, 'new instance')} in each, "
+        f"{_rounds(experiments, size)}. All policies meet the same instances, contexts and rewards. Standard errors "
+        "are the larger of those over worlds and over instances; fits are compared seed by seed."
     )
     page.table(
         ["experiment", "CPU minutes, with the fits it shares"],
@@ -134,6 +180,25 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
         page.table(["what the library warned of"], [[text] for text in warned], folded="Warnings during the run")
     for failure in failures:
         page.paragraph(f"Failed: {failure.task}. {failure.error}")
+
+
+def _worlds(size: Size) -> str:
+    if len(size.seeds) == 1:
+        return "one world (seed 0) with a fit of its own for every row of a table; lines of figures have that world"
+    seeds = (
+        f"{len(size.seeds)} worlds (seeds 0 to {size.seeds[-1]}), each with a fit of its own for every row of a table"
+    )
+    first = f"the first {len(size.blocks[0])} of them, or all" if len(size.blocks) > 1 else "all of them"
+    return f"{seeds}; lines of figures have {first}"
+
+
+def _rounds(experiments: Sequence[Experiment], size: Size) -> str:
+    """Say how long instances are played: the usual horizon, and where it is another one."""
+    usual = size.horizon()
+    figures = [experiment for experiment in experiments if isinstance(experiment, RegretFigure)]
+    others = [f for f in figures if size.horizon(f.horizon) != usual]
+    said = [f"{counted(size.horizon(f.horizon), 'round')} in {f.label}" for f in others]
+    return ", ".join([*([] if figures and len(others) == len(figures) else [counted(usual, "round")]), *said])
 
 
 def _tasks(experiments: Sequence[Experiment], results: Results) -> list[Any]:
@@ -154,7 +219,7 @@ def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Resu
                 "says": j.claim.says,
                 "verdict": j.judgement.verdict,
                 "comparisons": [
-                    {"says": c.says, "difference": c.difference, "standard_error": _finite(c.standard_error)}
+                    {"says": c.says, "difference": _finite(c.difference), "standard_error": _finite(c.standard_error)}
                     for c in j.judgement.comparisons
                 ],
             }

@@ -45,15 +45,16 @@ def clustered(values: Float[np.ndarray, "worlds instances *rest"]) -> Clustered:
     """Give the mean and its standard error where instances of one world share that world.
 
     The error is the larger of that over instances and that over worlds: few worlds say little of their own spread, and
-    taking them as independent instances would say too much.
+    taking them as independent instances would say too much. A single world leaves no degrees of freedom: its error is
+    that over instances, which is good for a band and decides nothing about other worlds.
     """
     worlds, instances = values.shape[:2]
     mean = values.mean(axis=(0, 1), dtype=np.float64)
     flat = values.reshape(worlds * instances, *values.shape[2:]).astype(np.float64)
     over_instances = flat.std(axis=0, ddof=1) / np.sqrt(len(flat)) if len(flat) > 1 else np.full(mean.shape, np.nan)
-    many = np.full(mean.shape, float(len(flat) - 1))
     if worlds < 2:
-        return Clustered(mean, over_instances, many)
+        return Clustered(mean, over_instances, np.zeros(mean.shape))
+    many = np.full(mean.shape, float(len(flat) - 1))
     over_worlds = values.mean(axis=1, dtype=np.float64).std(axis=0, ddof=1) / np.sqrt(worlds)
     freedom = np.where(over_worlds > over_instances, worlds - 1.0, many)
     return Clustered(mean, np.maximum(over_instances, over_worlds), freedom)

@@ -34,6 +34,8 @@ LOOK: dict[str, tuple[str, str]] = {
     "LinUCB": (PURPLE, "-"),
     "LinTS": (PURPLE, "--"),
     "Warm LinTS": (PURPLE, ":"),
+    "LinTS (released)": (YELLOW, "--"),
+    "Warm LinTS (released)": (YELLOW, ":"),
     "mTS (encodings)": (SKY, "-"),
     "mTS (rewards)": (SKY, "--"),
     "mUCB (encodings)": (BROWN, "-"),

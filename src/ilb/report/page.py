@@ -85,8 +85,9 @@ class Page:
         self.parts.append(table)
 
     def figure(self, svg: str, caption: str) -> None:
-        """Add a figure with its caption."""
-        self.parts.append(f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>")
+        """Add a figure with its caption, if it has one."""
+        below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+        self.parts.append(f"<figure>{svg}{below}</figure>")
 
     def write(self, path: Path, footer: str) -> None:
         """Write the page as one file."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ilb.experiments.claims import Claim, Comparison
+from ilb.experiments.claims import Claim, Comparison, nothing_to_compare
 from ilb.experiments.experiment import Drawing, Exhibit, Table
 from ilb.experiments.results import Results
 from ilb.experiments.settings import Synthetic
@@ -50,6 +50,8 @@ def _below(results: Results) -> list[Comparison]:
         gained, spread, bound, most = (table[n].to_numpy() for n in ("regret", "regret_se", "bound", "most"))
         telling = np.flatnonzero(bound < most)
         if len(telling) == 0:
+            says = f"{SAYS[error]}: none of {len(bound)} instances has a bound below the worst that can happen"
+            found.append(nothing_to_compare(f"{says} in {results.size.horizon():,} rounds"))
             continue
         spare = bound[telling] - gained[telling]
         closest = int(np.argmin(spare / np.maximum(spread[telling], 1e-9)))
