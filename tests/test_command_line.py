@@ -14,7 +14,8 @@ import pytest
 import ilb.cli.console as console_module
 from ilb import LatentModel
 from ilb.cli import main
-from ilb.cli.console import show_warning
+from ilb.cli.console import layout_comparison, show_warning, width_of
+from ilb.cli.stopping import interruptible, received
 
 
 def in_a_process(*arguments, cwd):
@@ -108,6 +109,15 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder):
             "context_dim must be at least latent_dim=5; got 3",
         ),
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
+        (("simulate", "synthetic", "--out", "logs.parquet/x.csv"), "needs a directory.*logs.parquet is a file"),
+        (("fit", "nowhere.csv", *COLUMNS, "--out", "logs.parquet"), "needs a directory.*logs.parquet is a file"),
+        (("fit", "nowhere.csv", *COLUMNS, "--out", "."), "holds other files and no model"),
+        (("demo", "--out", "logs.parquet"), "needs a directory.*logs.parquet is a file"),
+        (("reproduce", "fig:ATE_a", "--out", "logs.parquet/x/y"), "needs a directory.*logs.parquet is a file"),
+        (("reproduce", "fig:ATE_a", "--cluster", "tcp://there"), "needs --backend dask or --backend ray"),
+        (("reproduce", "fig:ATE_a", "--backend", "nonsense"), "loky, dask, ray; got 'nonsense'"),
+        (("reproduce", "fig:syntetic"), "Did you mean 'fig:synthetic'"),
+        (("reproduce", "--list", "fig:syntetic"), "Did you mean 'fig:synthetic'"),
     ],
 )
 def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, arguments, message):
@@ -115,6 +125,7 @@ def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, argumen
     assert "Traceback" not in output
     assert re.search(message, output.replace("\n", " ")), output
     assert not (folder / "m").exists()
+    assert "to run" not in output
 
 
 def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder):
@@ -159,11 +170,53 @@ def test_interrupting_a_fit_saves_the_best_so_far(folder):
     assert "interrupted" in LatentModel.load(folder / "interrupted").provenance.notes[0]
 
 
+def test_an_interrupt_that_a_callback_swallows_comes_again():
+    class Swallows:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def lose_one_and_wait():
+        Swallows()
+        time.sleep(30)
+
+    with interruptible(signal.SIGINT), pytest.raises(KeyboardInterrupt):
+        lose_one_and_wait()
+    assert received.pop() == signal.SIGINT
+
+
+@pytest.mark.parametrize(("wrote", "said"), [(False, "nothing was written"), (True, "reported as written")])
+def test_a_stop_says_whether_something_was_written(ilb, tmp_path, monkeypatch, wrote, said):
+    def interrupted(table, columns, out, **options):
+        if wrote:
+            out.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ilb.cli.work.fit_table", interrupted)
+    assert said in ilb("fit", "logs.csv", *COLUMNS, "--out", "model", cwd=tmp_path, expect=130)
+
+
+def test_scores_of_the_paper_and_ours_can_be_read_in_80_columns(monkeypatch):
+    for console in (console_module.results, console_module.notes):
+        monkeypatch.setattr(console, "_width", 80, raising=False)
+    header = ["model", "L", *(f"{score}, {whose}" for score in ("MCC", "R²", "% best") for whose in ("paper", "ours"))]
+    header += ["R² of z, affine", "% best, all prefixes", "fits", "CPU s a fit"]
+    row = ["LVM (released width)", "2", "0.89", "0.73 ± 0.08", "0.78", "-0.381 ± 0.087", "84", "25.0 ± 13.1"]
+    table = layout_comparison("Fits", header, [[*row, "0.749 ± 0.044", "-", "10", "3.2"]])
+    assert [column.header for column in table.columns][-2:] == ["R²", "% best"]
+    assert width_of(table) <= 80
+    with console_module.results.capture() as captured:
+        console_module.results.print(table)
+    assert "0.78 / -0.381±0.087" in captured.get()
+    assert "84 / 25.0±13.1" in captured.get()
+
+
 def test_reproduce_writes_a_report_and_goes_on_where_it_was(ilb, tmp_path):
     command = ("reproduce", "fig:ATE_a", "fig:z_q_dist_adcb", "--scale", "0.001", "--jobs", "1")
     first = ilb(*command, cwd=tmp_path)
-    assert "1 tasks to run, 0 stored before." in first
+    assert "1 task to run, 0 stored before." in first
     assert "holds" in first
+    assert "Last: latent sample" in first
+    assert "nothing about the paper" in first
     page = (tmp_path / "reproduction" / "index.html").read_text()
     assert 'id="fig:ATE_a"' in page
     assert "0 tasks to run, 1 stored before." in ilb(*command, cwd=tmp_path)
@@ -173,6 +226,9 @@ def test_reproduce_lists_what_there_is(ilb, tmp_path):
     listed = ilb("reproduce", "--list", cwd=tmp_path)
     assert "fig:emission_noise" in listed
     assert "0 of" in listed
+    listed = ilb("reproduce", "--list", "fig:ATE_a", "fig:z_q_dist_adcb", cwd=tmp_path)
+    assert "fig:emission_noise" not in listed
+    assert re.search(r"0 of 1 .*0 of 1 .*together .*0 of 1 ", listed, re.DOTALL)
 
 
 @pytest.mark.parametrize("labels", [(), ("fig:nothing",)])

@@ -1,4 +1,4 @@
-"""The command line: `ilb simulate | fit | score | demo`."""
+"""The command line: `ilb simulate | fit | score | demo | reproduce`."""
 
 from ilb.cli.app import main
 

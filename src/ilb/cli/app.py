@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import traceback
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from ilb.cli.console import notes, say, show_warning
+from ilb.cli.console import notes, require_directory, say, show_warning
+from ilb.cli.stopping import interruptible, leave, received, telling_of_stops
 from ilb.errors import IlbError
 from ilb.version import __version__
+
+if TYPE_CHECKING:
+    from ilb.cli.work import Specification
 
 app = typer.Typer(
     help="Identifiable latent bandits: learn from the records of earlier people what is best for the next one.",
@@ -60,7 +66,6 @@ def simulate_synthetic(
     seed: Annotated[int, typer.Option(help="Seed of the world and its logs.")] = 0,
 ) -> None:
     """Write logs of the paper's synthetic world."""
-    from ilb.cli.work import write_simulation
     from ilb.environments.specification import SyntheticSpecification
 
     specification = SyntheticSpecification(
@@ -78,7 +83,7 @@ def simulate_synthetic(
         test_instances=test_instances,
         length=length,
     )
-    write_simulation(specification, out)
+    _write_simulation(specification, out)
 
 
 @simulate.command("adcb")
@@ -95,7 +100,6 @@ def simulate_adcb(
     seed: Annotated[int, typer.Option(help="Seed of patients and visits.")] = 0,
 ) -> None:
     """Write logs of the paper's Alzheimer world (ADCB): patient, visit, measurements, treatment, reward."""
-    from ilb.cli.work import write_simulation
     from ilb.environments.adcb_specification import AdcbSpecification
 
     choices: dict[str, Any] = {"rewards": rewards, "context": context}
@@ -109,7 +113,17 @@ def simulate_adcb(
         visits=visits,
         **choices,
     )
-    write_simulation(specification, out)
+    _write_simulation(specification, out)
+
+
+def _write_simulation(specification: Specification, out: Path) -> None:
+    from ilb.cli.work import write_simulation
+
+    require_directory(out.parent)
+    if out.is_dir():
+        raise IlbError(f"--out must be the name of a table, .parquet or .csv; {out} is a directory.")
+    with telling_of_stops(out):
+        write_simulation(specification, out)
 
 
 @app.command()
@@ -135,8 +149,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,
 ) -> None:
     """Learn a latent model from logs and save it."""
-    from ilb.cli.work import fit_table
-
+    _require_room_for_a_model(out)
     columns: dict[str, Any] = {
         "instance": instance,
         "time": time,
@@ -146,7 +159,18 @@ def fit(
         "categorical": categorical or (),
         "drop": drop or (),
     }
-    fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
+    with telling_of_stops(out):
+        from ilb.cli.work import fit_table
+
+        fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
+
+
+def _require_room_for_a_model(out: Path) -> None:
+    from ilb.storage import MANIFEST
+
+    require_directory(out)
+    if out.is_dir() and any(out.iterdir()) and not ((out / MANIFEST).is_file() or any(out.glob("arrays-*"))):
+        raise IlbError(f"{out} holds other files and no model. Choose an empty or new directory as --out.")
 
 
 @app.command()
@@ -162,9 +186,10 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a saved model on unseen instances."""
-    from ilb.cli.work import score_table
+    with telling_of_stops():
+        from ilb.cli.work import score_table
 
-    score_table(model, logs, train=train, world=world, as_json=as_json)
+        score_table(model, logs, train=train, world=world, as_json=as_json)
 
 
 @app.command()
@@ -173,9 +198,11 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
 ) -> None:
     """Simulate records, learn a model from them, and decide for 200 new people: everything in about a minute."""
-    from ilb.cli.demo import run_demo
+    require_directory(out)
+    with telling_of_stops(out):
+        from ilb.cli.demo import run_demo
 
-    run_demo(out, seed)
+        run_demo(out, seed)
 
 
 @app.command()
@@ -194,11 +221,13 @@ def reproduce(
     # Before JAX starts: results must not depend on how many threads a process has.
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}".strip()
-    from ilb.cli import reproduce as work
+    require_directory(out)
+    with telling_of_stops():
+        from ilb.cli import reproduce as work
 
-    if show_list:
-        work.list_experiments(scale, out)
-        return
+        if show_list:
+            work.list_experiments(labels or ["all"], scale, out)
+            return
     code = work.reproduce(labels or [], scale=scale, jobs=jobs, backend=backend, cluster=cluster, out=out)
     raise typer.Exit(code)
 
@@ -206,14 +235,31 @@ def reproduce(
 def main() -> None:
     """Run the command line; errors that ILB raises on purpose are printed without a traceback."""
     warnings.showwarning = show_warning
+    received.clear()
+    with interruptible(signal.SIGINT):
+        code = _run()
+        if received:
+            leave(128 + received[-1] if code == INTERRUPTED else code)
+    sys.exit(code)
+
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+def _run() -> int:
     try:
         app()
     except IlbError as error:
         notes.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
-        sys.exit(2)
+        return 2
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
-        notes.print("Stopped; what was not reported as written was not.")
-        # Compiled programs may still run in threads of their own, and tearing Python down under them can crash.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)
+        return INTERRUPTED
+    except Exception as error:
+        # Compiled code may turn an interrupt into an error of its own.
+        if not received or "KeyboardInterrupt" not in "".join(traceback.format_exception(error)):
+            raise
+        return INTERRUPTED
+    return 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
-from ilb.errors import IlbWarning
+from ilb.errors import IlbError, IlbWarning
 
 results = Console()
 notes = Console(stderr=True)
@@ -69,3 +72,56 @@ def shown_score(name: str, score: Any) -> str:
     if name == "best_action":
         return f"{100 * score.value:.1f}±{100 * score.standard_error:.1f} %"
     return f"{score.value:.3f}±{score.standard_error:.3f}"
+
+
+def width_of(table: Table) -> int:
+    """Measure how wide a table is that is not cut."""
+    return Measurement.get(results, results.options.update(max_width=1000), table).maximum
+
+
+def layout_comparison(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Lay out scores of the paper and ours; in a narrow terminal they share a cell, and what matters least goes."""
+    table = _layout_rows(f"{title}: the paper's numbers and ours", header, rows)
+    columns = _paired(header, rows)
+    names = list(columns)
+    spare = [*(names[: names.index("% best") : -1] if "% best" in names else ()), "MCC"]
+    for dropped in range(len(spare) + 1):
+        if width_of(table) <= results.width:
+            break
+        kept = {name: cells for name, cells in columns.items() if name not in spare[:dropped]}
+        table = _layout_rows(f"{title}: paper / ours", list(kept), zip(*kept.values(), strict=True))
+        if dropped:
+            table.caption = f"The report has {', '.join(reversed(spare[:dropped]))} as well."
+            table.caption_justify = "left"
+    return table
+
+
+def _paired(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Put columns such as "R², paper" and "R², ours" into one."""
+    columns = {name: [row[number].replace(" ± ", "±") for row in rows] for number, name in enumerate(header)}
+    paired = {}
+    for name, cells in columns.items():
+        score, _, whose = name.rpartition(", ")
+        if whose == "paper":
+            paired[score] = [" / ".join(pair) for pair in zip(cells, columns[f"{score}, ours"], strict=True)]
+        elif whose != "ours":
+            paired[name] = cells
+    return paired
+
+
+def _layout_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def require_directory(path: Path) -> None:
+    """Raise unless `path` is a directory or can become one: to be asked before the work, not after it."""
+    nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise IlbError(f"--out needs a directory, new or not, and {nearest} is a file. Choose another name.")
+    if not os.access(nearest, os.W_OK):
+        raise IlbError(f"--out needs a directory that can be written to, and {nearest} can't.")

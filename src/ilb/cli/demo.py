@@ -41,6 +41,7 @@ def run_demo(out: Path, seed: int) -> None:
     notes.rule("2. Learn a latent model from them")
     columns = {"instance": "instance", "time": "time", "action": "action", "reward": "reward"}
     model = fit_table(logs_file, columns, model_file, latent_dim=5, recipe="tied", test_share=0, seed=seed)
+    _pass_on_an_interrupt(model)
     notes.rule("3. How well it names the best action for 500 new people")
     world_file = out / "logs.world.json"
     scores = score_table(model_file, out / "logs.test.parquet", train=logs_file, world=world_file, as_json=False)
@@ -57,6 +58,12 @@ def run_demo(out: Path, seed: int) -> None:
     say("Your own table: ilb fit TABLE --instance … --action … --reward … --out MODEL")
 
 
+def _pass_on_an_interrupt(model: LatentModel) -> None:
+    """Stop after a Ctrl-C during training: what it gives back then is not what there is to show."""
+    if model.provenance is not None and any("interrupted" in note for note in model.provenance.notes):
+        raise KeyboardInterrupt
+
+
 def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: int) -> dict[str, History]:
     """Play every policy of the roster on the learned model, and CPG on the true one; two compile at a time."""
     recorded = specification.record()
@@ -64,14 +71,18 @@ def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: i
     policies = {**build_policies(given), ORACLE: cpg(recorded.world.oracle())}
     key = jr.fold_in(jr.key(seed), 99)
     histories = {}
-    with progress_bar("Playing", notes, value="regret") as report, ThreadPoolExecutor(2) as pool:
-        playing = {
-            name: pool.submit(simulate, key, recorded.world, policy, INSTANCES, HORIZON, chunk=INSTANCES)
-            for name, policy in policies.items()
-        }
-        for number, (name, future) in enumerate(playing.items()):
-            histories[name] = future.result()
-            report(number + 1, len(playing), histories[name].regret_at(HORIZON).mean)
+    pool = ThreadPoolExecutor(2)
+    try:
+        with progress_bar("Playing", notes, value="regret") as report:
+            playing = {
+                name: pool.submit(simulate, key, recorded.world, policy, INSTANCES, HORIZON, chunk=INSTANCES)
+                for name, policy in policies.items()
+            }
+            for number, (name, future) in enumerate(playing.items()):
+                histories[name] = future.result()
+                report(number + 1, len(playing), histories[name].regret_at(HORIZON).mean)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not want to wait for the rest
     return histories
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 
+from joblib.externals.loky import reusable_executor
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ilb.cli.console import notes, results, say
+from ilb.cli.console import layout_comparison, notes, results, say, width_of
+from ilb.cli.stopping import ignore_signals, interruptible
 from ilb.errors import IlbError
 from ilb.experiments.catalogue import EXPERIMENTS
 from ilb.experiments.experiment import Experiment, ScoreTable
-from ilb.experiments.experiment import Table as Shown
 from ilb.experiments.reproduction import Judged, cpu_seconds, write_report
 from ilb.experiments.results import Results
-from ilb.experiments.runner import Monitor, plan, run
+from ilb.experiments.runner import BACKENDS, Monitor, plan, run
 from ilb.experiments.size import Size
 from ilb.experiments.store import Store
 from ilb.experiments.tasks import Outcome, Task
@@ -28,47 +34,74 @@ from ilb.experiments.tasks import Outcome, Task
 
 def choose(labels: Sequence[str]) -> list[Experiment]:
     """Find experiments by label; `all` is all of them."""
-    if "all" in labels:
-        return list(EXPERIMENTS.values())
-    unknown = [label for label in labels if label not in EXPERIMENTS]
-    if unknown or not labels:
-        what = f"no experiment has the label {unknown[0]!r}" if unknown else "no label was given"
-        raise IlbError(f"{what}; there are {', '.join(EXPERIMENTS)}, or `all`. `ilb reproduce --list` says more.")
-    return [EXPERIMENTS[label] for label in dict.fromkeys(labels)]
+    unknown = [label for label in labels if label not in EXPERIMENTS and label != "all"]
+    if unknown:
+        near = get_close_matches(unknown[0], [*EXPERIMENTS, "all"], n=1)
+        advice = f"Did you mean {near[0]!r}? " if near else ""
+        raise IlbError(f"no experiment has the label {unknown[0]!r}. {advice}{_known_labels()}")
+    if not labels:
+        raise IlbError(f"no label was given. {_known_labels()}")
+    return [EXPERIMENTS[label] for label in (EXPERIMENTS if "all" in labels else dict.fromkeys(labels))]
 
 
-def list_experiments(scale: float, out: Path) -> None:
+def _known_labels() -> str:
+    return f"There are {', '.join(EXPERIMENTS)}, or `all`. `ilb reproduce --list` says more."
+
+
+def require_backend(backend: str, cluster: str | None) -> None:
+    """Raise unless work can be sent where it shall run: to be asked before anything is said of the work."""
+    if backend not in BACKENDS:
+        raise IlbError(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}.")
+    if backend == "loky" and cluster is not None:
+        raise IlbError(f"--cluster {cluster} needs --backend dask or --backend ray; without, work runs here.")
+    if backend == "dask" and find_spec("distributed") is None:
+        raise IlbError("--backend dask needs Dask: pip install 'identifiable-latent-bandits[dask]'.")
+    if backend == "dask" and cluster is None:
+        raise IlbError("--backend dask needs the address of a running scheduler: --cluster tcp://HOST:8786.")
+    if backend == "ray" and find_spec("ray") is None:
+        raise IlbError("--backend ray needs Ray: pip install 'ray[default]'.")
+
+
+def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
     """Print what there is, what it needs, and how long it takes here."""
-    found = Results(Store(out), Size(scale))
-    table = Table(box=SIMPLE_HEAD, title=f"Experiments at scale {scale:g}", title_justify="left")
-    for name, justify in (
-        ("label", "left"),
-        ("shows", "left"),
-        ("fits", "right"),
-        ("plays", "right"),
-        ("stored", "right"),
-        ("CPU min", "right"),
-        ("claims", "right"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=name == "label")  # type: ignore[arg-type]
-    for experiment in EXPERIMENTS.values():
-        waves = plan([experiment], found)
-        tasks = [task for wave in waves for task in wave]
-        stored = [task for task in tasks if task in found.store]
-        left = sum(task.weight() for task in tasks if task not in found.store)
-        fits = sum(type(task).__name__ == "FitTask" for task in tasks)
-        minutes = (cpu_seconds([experiment], found) + left) / 60
-        table.add_row(
-            experiment.label,
-            experiment.title,
-            str(fits),
-            str(len(tasks) - fits),
-            f"{len(stored)} of {len(tasks)}",
-            f"{minutes:.1f}" if len(stored) == len(tasks) else f"~{minutes:.0f}",
-            str(len(experiment.claims)),
-        )
+    found, chosen = Results(Store(out), Size(scale)), choose(labels)
+    rows = [[e.label, e.title, *_needs([e], found)] for e in chosen]
+    rows.append(["together", "each task once", *_needs(chosen, found)])
+    table = _listed(rows, scale)
+    if width_of(table) > results.width:  # titles go below the labels, and are cut where there is no room
+        bare = width_of(_listed([[label, *needs] for label, _, *needs in rows], scale))
+        room = max(len(row[0]) for row in rows) + max(results.width - bare, 0)
+        below = [f"{label}\n{shorten(title, room, placeholder='…')}" for label, title, *_ in rows]
+        table = _listed([[first, *row[2:]] for first, row in zip(below, rows, strict=True)], scale)
     results.print(table)
     say("Fits are shared between experiments; CPU minutes are measured where everything is stored, else estimated.")
+
+
+def _needs(experiments: Sequence[Experiment], found: Results) -> list[str]:
+    """Count fits, plays, what is stored, CPU minutes and claims."""
+    tasks = [task for wave in plan(experiments, found) for task in wave]
+    left = [task for task in tasks if task not in found.store]
+    fits = sum(type(task).__name__ == "FitTask" for task in tasks)
+    minutes = (cpu_seconds(experiments, found) + sum(task.weight() for task in left)) / 60
+    return [
+        str(fits),
+        str(len(tasks) - fits),
+        f"{len(tasks) - len(left)} of {len(tasks)}",
+        f"~{minutes:.0f}" if left else f"{minutes:.1f}",
+        str(sum(len(experiment.claims) for experiment in experiments)),
+    ]
+
+
+def _listed(rows: Sequence[Sequence[str]], scale: float) -> Table:
+    table = Table(box=SIMPLE_HEAD, title=f"Experiments at scale {scale:g}", title_justify="left")
+    numbers = ("fits", "plays", "stored", "CPU min", "claims")
+    for name in ("label", "shows")[: len(rows[0]) - len(numbers)]:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number, row in enumerate(rows):
+        table.add_row(*row, end_section=number == len(rows) - 2)
+    return table
 
 
 LINE_EVERY = 60.0
@@ -84,7 +117,7 @@ class Lines:
 
     def started(self, tasks: int, weight: float, stored: int) -> None:
         """Say how much there is to do."""
-        say(f"{tasks} tasks to run, {stored} stored before.")
+        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
         self.tasks, self.work = tasks, max(weight, 1e-9)
 
     def finished(self, task: Task, outcome: Outcome) -> None:
@@ -94,13 +127,31 @@ class Lines:
         now = time.monotonic()
         if now - self.said >= LINE_EVERY or self.done == self.tasks:
             self.said = now
-            left = (now - self.began) * (self.work / self.work_done - 1) / 60
-            say(f"{self.done} of {self.tasks} tasks done, about {left:.0f} minutes left. {_in_words(task, outcome)}")
+            left = _time_left((now - self.began) * (self.work / self.work_done - 1) / 60)
+            say(f"{self.done} of {self.tasks} tasks done{left}. Last: {_in_words(task, outcome)}")
+
+
+def _time_left(minutes: float) -> str:
+    """Say how long it will take.
+
+    >>> [_time_left(minutes) for minutes in (0.0, 0.2, 1.3, 90.0)]
+    ['', ', less than a minute left', ', about 1 minute left', ', about 90 minutes left']
+    """
+    if minutes <= 1e-9:
+        return ""
+    whole = round(minutes)
+    return f", about {whole} {'minute' if whole == 1 else 'minutes'} left" if whole else ", less than a minute left"
 
 
 def _in_words(task: Task, outcome: Outcome) -> str:
-    name = " ".join(str(getattr(task, part)) for part in ("policy", "learner", "model") if getattr(task, part, ""))
-    return f"{type(task).__name__} {name} ({outcome.cpu_seconds:.0f} CPU s)"
+    learner, policy, model = (str(getattr(task, part, "")) for part in ("learner", "policy", "model"))
+    if learner:
+        name = f"fit {learner}"
+    elif policy:
+        name = f"play {policy} on {model}" if model not in ("", policy) else f"play {policy}"
+    else:  # LatentSampleTask is a latent sample
+        name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(task).__name__.removesuffix("Task")).lower()
+    return f"{name} ({outcome.cpu_seconds:.0f} CPU s)"
 
 
 class Display:
@@ -113,7 +164,7 @@ class Display:
 
     def started(self, tasks: int, weight: float, stored: int) -> None:
         """Show how much there is to do."""
-        say(f"{tasks} tasks to run, {stored} stored before.")
+        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
         self.progress.update(self.bar, total=weight, tasks=tasks)
 
     def finished(self, task: Task, outcome: Outcome) -> None:
@@ -143,23 +194,40 @@ def _display() -> Iterator[Monitor]:
 def reproduce(
     labels: Sequence[str], *, scale: float, jobs: int | None, backend: str, cluster: str | None, out: Path
 ) -> int:
-    """Run, report, and give the exit code: 1 if a task failed."""
-    began = time.perf_counter()
+    """Run, report, and give the exit code: 1 if a task failed. Ctrl-C and SIGTERM leave no worker behind."""
+    require_backend(backend, cluster)
     experiments = choose(labels)
     found = Results(Store(out), Size(scale))
-    try:
-        with _display() as display:
-            workers = jobs or os.cpu_count() or 1
-            failures = run(experiments, found, jobs=workers, backend=backend, cluster=cluster, monitor=display)
-    except KeyboardInterrupt:
-        say(f"Stopped. What is done is kept in {out}; the same command goes on from there.")
-        raise
+    with interruptible(signal.SIGTERM):
+        try:
+            return _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster)
+        except KeyboardInterrupt:
+            ignore_signals()
+            say(f"Stopped. What is done is kept in {out}; the same command goes on from there.")
+            _end_workers()
+            raise
+
+
+def _end_workers() -> None:
+    executor = reusable_executor._executor
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+def _run_and_report(
+    experiments: Sequence[Experiment], found: Results, jobs: int, backend: str, cluster: str | None
+) -> int:
+    began, out = time.perf_counter(), found.store.path
+    with _display() as display:
+        failures = run(experiments, found, jobs=jobs, backend=backend, cluster=cluster, monitor=display)
     judged = write_report(experiments, found, out, failures)
     for experiment in experiments:
         if isinstance(experiment, ScoreTable):
             for shown in experiment.show(found).tables:
-                results.print(_laid_out(shown))
+                results.print(layout_comparison(*shown))
     results.print(_verdicts(judged))
+    if found.size.scale < 1:
+        say(_caution(found.size))
     for failure in failures:
         notes.print(f"[bold red]Failed:[/] {escape(str(failure))}", highlight=False)
     minutes = (time.perf_counter() - began) / 60
@@ -168,13 +236,10 @@ def reproduce(
     return 1 if failures else 0
 
 
-def _laid_out(shown: Shown) -> Table:
-    table = Table(box=SIMPLE_HEAD, title=f"{shown.caption}: the paper's numbers and ours", title_justify="left")
-    for number, name in enumerate(shown.header):
-        table.add_column(name, justify="left" if number == 0 else "right")
-    for row in shown.rows:
-        table.add_row(*row)
-    return table
+def _caution(size: Size) -> str:
+    if size.effort < 1:
+        return f"At scale {size.scale:g} verdicts show that everything works; they say nothing about the paper."
+    return f"At scale {size.scale:g} verdicts rest on fewer worlds and instances, and say less about the paper."
 
 
 def _verdicts(judged: Sequence[Judged]) -> Table:
