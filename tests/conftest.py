@@ -1,12 +1,16 @@
 """What several tests share: one small world, its logs, a model, and every policy of the roster built on it."""
 
 import os
+from pathlib import Path
 
 # Tests compile much and compute little: the compiler's slower passes cost more than they save. Set before JAX starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # Matrices are tiny and every core has a process of its own: further threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What one process has compiled, the others, and the next run, need not compile again.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jax.random as jr
 import numpy as np
