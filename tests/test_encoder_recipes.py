@@ -19,7 +19,7 @@ from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Recipe
 from ilb.offline.vae import GaussianLikelihood, VAERecipe
 
 SMALL = {
-    "tied": TiedRecipe(layers=3, training=Recipe(600, CosineAdam(0.02), score_every=200)),
+    "tied": TiedRecipe(layers=3, training=Recipe(400, CosineAdam(0.03), score_every=200)),
     "paper": PaperRecipe(
         layers=3,
         width=2,
