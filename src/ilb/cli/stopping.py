@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,10 +21,19 @@ received: list[int] = []
 AGAIN_AFTER = 0.05
 """Seconds until a signal that was lost is sent again."""
 
+PATIENCE = 2.0
+"""Seconds after a signal in which further ones change nothing: a second Ctrl-C must not cut the tidying up short."""
+
+_heard: list[float] = []
+"""When a signal last raised."""
+
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Handle a signal: remember it and raise `KeyboardInterrupt`."""
     del frame
+    if _heard and time.monotonic() < _heard[-1] + PATIENCE:
+        return
+    _heard[:] = [time.monotonic()]
     received.append(number)
     raise KeyboardInterrupt
 
@@ -36,6 +46,7 @@ def send_again(unraisable: sys.UnraisableHookArgs) -> None:
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return
+    _heard.clear()
     number = received[-1] if received else signal.SIGINT
     timer = threading.Timer(AGAIN_AFTER, os.kill, (os.getpid(), number))
     timer.daemon = True
@@ -49,6 +60,7 @@ def interruptible(number: int) -> Iterator[None]:
     if handler == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
         yield
         return
+    _heard.clear()
     signal.signal(number, interrupt)
     sys.unraisablehook = send_again
     try:
