@@ -184,6 +184,15 @@ def test_an_interrupt_that_a_callback_swallows_comes_again():
     assert received.pop() == signal.SIGINT
 
 
+def test_a_second_signal_does_not_cut_the_tidying_up_short():
+    with interruptible(signal.SIGINT):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # raises nothing
+    assert [received.pop()] == [signal.SIGINT]
+    assert not received
+
+
 @pytest.mark.parametrize(("wrote", "said"), [(False, "nothing was written"), (True, "reported as written")])
 def test_a_stop_says_whether_something_was_written(ilb, tmp_path, monkeypatch, wrote, said):
     def interrupted(table, columns, out, **options):
