@@ -5,13 +5,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from ilb.environments import draw_world
+from ilb import simulation
+from ilb.environments import GaussianNoise, LaplaceNoise, draw_world
 from ilb.errors import DecisionError
 from ilb.history import History, summarise
 from ilb.online.arms import IndependentRewards, uniform
 from ilb.online.latent import calibrated, cpg
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, Thompson, Uniform
-from ilb.simulation import instance_keys, simulate
+from ilb.simulation import draw_rounds, instance_keys, simulate
 
 
 def test_the_first_instances_do_not_depend_on_how_many_are_played(small_world, small_model):
@@ -29,6 +30,29 @@ def test_chunks_do_not_change_the_results(small_world, small_model):
     whole, pieces = (simulate(jr.key(0), small_world, cpg(small_model), 10, 20, chunk=chunk) for chunk in (10, 4))
     np.testing.assert_array_equal(whole.actions, pieces.actions)
     assert pieces.instances == 10
+
+
+def test_long_or_wide_instances_are_played_a_few_at_a_time(small_world, small_model, monkeypatch):
+    whole = simulate(jr.key(0), small_world, cpg(small_model), 10, 20)
+    one = draw_rounds(instance_keys(jr.key(0), jnp.asarray(0)), small_world, 20)
+    monkeypatch.setattr(simulation, "MEMORY", 4 * (one.contexts.nbytes + one.rewards.nbytes + one.mean_rewards.nbytes))
+    seen = []
+    pieces = simulate(jr.key(0), small_world, cpg(small_model), 10, 20, report=lambda *args: seen.append(args[0]))
+    np.testing.assert_array_equal(whole.actions, pieces.actions)
+    assert seen == [4, 8, 10]
+    monkeypatch.setattr(simulation, "MEMORY", 1)
+    assert simulate(jr.key(0), small_world, cpg(small_model), 2, 20).instances == 2
+
+
+def test_rounds_are_what_the_world_would_give_one_by_one(small_world):
+    keys = instance_keys(jr.key(3), jnp.asarray(2))
+    rounds = draw_rounds(keys, small_world, 6)
+    instance = small_world.sample_instance(keys.instance)
+    np.testing.assert_allclose(rounds.mean_rewards, small_world.mean_rewards(instance), rtol=1e-6)
+    for t in range(6):
+        key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
+        np.testing.assert_allclose(rounds.contexts[t], small_world.emit(key_context, instance), atol=1e-6)
+        np.testing.assert_allclose(rounds.rewards[t], small_world.sample_rewards(key_reward, instance), atol=1e-6)
 
 
 def test_all_policies_face_the_same_instances(small_world, small_model):
@@ -73,6 +97,28 @@ def test_policies_face_the_same_contexts_however_they_draw(small_world):
     assert not np.array_equal(met[0].actions, met[1].actions)
     np.testing.assert_array_equal(met[0].expected_rewards, met[1].expected_rewards)
     np.testing.assert_array_equal(met[0].expected_rewards, met[2].expected_rewards)
+
+
+TRACED: list[int] = []
+
+
+class Counted(Echo):
+    """Note every time a program is made of it."""
+
+    def observe(self, state, context):
+        TRACED.append(len(context))
+        return state
+
+
+def test_one_program_of_a_policy_serves_all_worlds_of_one_shape():
+    traced = []
+    for noise in (GaussianNoise(), LaplaceNoise()):
+        world = draw_world(jr.key(0), latent_dim=3, actions=5, noise=noise)
+        simulate(jr.key(1), world, BeliefPolicy(Counted(), Greedy()), 3, 11)
+        traced.append(len(TRACED))
+    assert 0 < traced[0] == traced[1]
+    simulate(jr.key(1), world, BeliefPolicy(Counted(), Greedy()), 3, 12)
+    assert len(TRACED) > traced[1]
 
 
 def test_beliefs_are_kept_when_asked_for(small_world, small_model):

@@ -1,7 +1,8 @@
-"""Play policies in environments: one round, one instance (scan), many instances (vmap), in one compiled program.
+"""Play policies in environments: one round, one instance (scan), many instances (vmap), in compiled programs.
 
-All K rewards are drawn in every round and one is revealed, and the environment's keys are not the policy's: every
-policy meets the same instances, contexts and noise, and comparisons between policies are paired. Instance i uses the
+What happens to instances is drawn first, by one program for a world, then played, by one program for a policy. All K
+rewards of every round are drawn and one is revealed, and the environment's keys are not the policy's: every policy
+meets the same instances, contexts and noise, and comparisons between policies are paired. Instance i uses the
 key folded with i and round t that folded with t, so results do not depend on how many are played.
 """
 
@@ -24,7 +25,10 @@ from ilb.online.policy import AbstractPolicy
 from ilb.types import Report, Step, silent
 
 CHUNK = 1024
-"""Instances played at once: wide enough for vector instructions, small enough to bound memory whatever the size."""
+"""Instances played at once: wide enough for vector instructions."""
+
+MEMORY = 1 << 28
+"""Bytes of drawn rounds at most: fewer instances are played at once where they are long or wide."""
 
 
 class Played(NamedTuple):
@@ -36,34 +40,43 @@ class Played(NamedTuple):
     expected_rewards: Float[Array, " K"] | None
 
 
-def play(
-    key: PRNGKeyArray,
-    environment: AbstractEnvironment,
-    policy: AbstractPolicy,
-    number: Int[Array, ""],
-    horizon: int,
-    beliefs: bool = False,
-) -> Played:
-    """Play instance `number` for `horizon` rounds (Alg. 1, bottom half)."""
-    keys = instance_keys(key, number)
-    instance = environment.sample_instance(keys.instance)
-    means = environment.mean_rewards(instance)
-    best = means.max()
-    everything = jnp.ones(means.shape, dtype=bool)
+class Rounds(NamedTuple):
+    """All that could happen to an instance: no action changes what comes later, so it is drawn before any is taken."""
 
-    def play_round(state: Any, t: Int[Array, ""]) -> tuple[Any, Played]:
+    contexts: Float[Array, "T d"]
+    rewards: Float[Array, "T K"]
+    mean_rewards: Float[Array, " K"]
+
+
+def draw_rounds(keys: InstanceKeys, environment: AbstractEnvironment, horizon: int) -> Rounds:
+    """Draw an instance, its context in every round, and what each action would bring there."""
+    instance = environment.sample_instance(keys.instance)
+
+    def draw(t: Int[Array, ""]) -> tuple[Float[Array, " d"], Float[Array, " K"]]:
         key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
-        context = environment.emit(key_context, instance)
-        state, choice = policy.decide(jr.fold_in(keys.decisions, t), state, context, everything)
+        return environment.emit(key_context, instance), environment.sample_rewards(key_reward, instance)
+
+    # One round after the other: what random numbers go through then stays in the processor's cache.
+    contexts, rewards = jax.lax.map(draw, jnp.arange(horizon))
+    return Rounds(contexts, rewards, environment.mean_rewards(instance))
+
+
+def play(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, beliefs: bool = False) -> Played:
+    """Play one instance (Alg. 1, bottom half)."""
+    best = rounds.mean_rewards.max()
+    everything = jnp.ones(rounds.mean_rewards.shape, dtype=bool)
+
+    def play_round(state: Any, now: tuple[Array, Array, Array]) -> tuple[Any, Played]:
+        t, context, rewards = now
+        state, choice = policy.decide(jr.fold_in(key, t), state, context, everything)
         expected = policy.rewards(state, context).mean() if beliefs else None
-        # All K rewards are drawn, one is revealed: every policy then meets the same noise.
-        reward = environment.sample_rewards(key_reward, instance)[choice.action]
-        state = policy.learn(state, Step(context, choice.action, reward))
-        mean = means[choice.action]
+        state = policy.learn(state, Step(context, choice.action, rewards[choice.action]))
+        mean = rounds.mean_rewards[choice.action]
         return state, Played(choice.action, best - mean, mean >= best, expected)
 
     played: Played
-    _, played = jax.lax.scan(play_round, policy.init(), jnp.arange(horizon))
+    numbered = (jnp.arange(len(rounds.contexts)), rounds.contexts, rounds.rewards)
+    _, played = jax.lax.scan(play_round, policy.init(), numbered)
     return played
 
 
@@ -82,17 +95,36 @@ def instance_keys(key: PRNGKeyArray, number: Int[Array, ""]) -> InstanceKeys:
     return InstanceKeys(key_instance, key_rounds, jr.fold_in(key_policy, number))
 
 
+TIME_FIRST = Rounds._make((1, 1, 0))
+"""The axis of instances in a chunk: what a round needs of all of them then lies together in memory."""
+
+
+@eqx.filter_jit
+def _draw_chunk(
+    key: PRNGKeyArray, environment: AbstractEnvironment, numbers: Int[Array, " chunk"], horizon: int
+) -> Rounds:
+    drawn: Rounds = jax.vmap(
+        lambda number: draw_rounds(instance_keys(key, number), environment, horizon), out_axes=TIME_FIRST
+    )(numbers)
+    return drawn
+
+
 @eqx.filter_jit
 def _play_chunk(
-    key: PRNGKeyArray,
-    environment: AbstractEnvironment,
-    policy: AbstractPolicy,
-    numbers: Int[Array, " chunk"],
-    horizon: int,
-    beliefs: bool,
+    key: PRNGKeyArray, policy: AbstractPolicy, numbers: Int[Array, " chunk"], rounds: Rounds, beliefs: bool
 ) -> Played:
-    played: Played = jax.vmap(lambda number: play(key, environment, policy, number, horizon, beliefs))(numbers)
+    """Play drawn rounds: the same program for a policy, whatever world they come from."""
+    played: Played = jax.vmap(
+        lambda number, drawn: play(instance_keys(key, number).decisions, policy, drawn, beliefs),
+        in_axes=(0, TIME_FIRST),
+    )(numbers, rounds)
     return played
+
+
+def _bytes_of_instance(environment: AbstractEnvironment, horizon: int) -> int:
+    keys = instance_keys(jr.key(0), jnp.asarray(0))
+    shapes = eqx.filter_eval_shape(draw_rounds, keys, environment, horizon)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def simulate(
@@ -120,12 +152,12 @@ def simulate(
     instances, horizon, chunk = map(operator.index, (instances, horizon, chunk))
     if min(instances, horizon, chunk) < 1:
         raise DecisionError(f"nothing to play: got instances={instances}, horizon={horizon}, chunk={chunk}.")
-    size = min(chunk, instances)
+    size = min(chunk, instances, max(1, MEMORY // _bytes_of_instance(environment, horizon)))
     pieces: list[Played] = []
     for first in range(0, instances, size):
         # The last chunk is filled up with instances that are thrown away, so that one program serves all chunks.
         numbers = jnp.arange(first, first + size)
-        played = _play_chunk(key, environment, policy, numbers, horizon, beliefs)
+        played = _play_chunk(key, policy, numbers, _draw_chunk(key, environment, numbers, horizon), beliefs)
         kept = min(size, instances - first)
         pieces.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf[:kept]), played))
         done = first + kept

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax.random as jr
 import numpy as np
@@ -26,9 +26,6 @@ from ilb.experiments.settings import Setting, describe_setting
 from ilb.offline.encoder_recipe import describe_recipe
 from ilb.simulation import simulate
 from ilb.version import __version__
-
-REVISION = 2
-"""Raised when a change of the code changes numbers: outcomes of another revision are computed anew."""
 
 CURVE_POINTS = 48
 """Rounds at which the regret of every instance is kept, besides those that tables and claims ask for."""
@@ -50,6 +47,9 @@ class Outcome:
 class Task(Protocol):
     """A frozen value that can be run."""
 
+    revision: ClassVar[int]
+    """Raised when a change of the code changes numbers: outcomes of another revision are computed anew."""
+
     def needs(self) -> tuple[Task, ...]:
         """Name the tasks whose outcomes this one starts from."""
         ...
@@ -69,7 +69,7 @@ class Task(Protocol):
 
 def content_of(task: Any) -> dict[str, Any]:
     """Write a task as plain values: what its hash is made of."""
-    content = {"task": type(task).__name__, "ilb": __version__, "revision": REVISION, **_plain(task)}
+    content = {"task": type(task).__name__, "ilb": __version__, "revision": task.revision, **_plain(task)}
     if isinstance(task, FitTask):
         recipes = (factory(task.learner, task.setting, task.effort) for factory in (recipe_of, reward_of))
         content["recipes"] = [describe_recipe(recipe) if recipe is not None else None for recipe in recipes]
@@ -112,6 +112,7 @@ class FitTask:
     learner: str
     seeds: tuple[int, ...]
     effort: float = 1.0
+    revision: ClassVar[int] = 2
 
     def needs(self) -> tuple[Task, ...]:
         """Nothing: logs are recorded on the way."""
@@ -167,6 +168,7 @@ class PlayTask:
     horizon: int
     effort: float = 1.0
     fit_seeds: tuple[int, ...] = field(default=())
+    revision: ClassVar[int] = 3
 
     def needs(self) -> tuple[Task, ...]:
         """The fits of the model, if it is learned, and the recurrent net if the policy is that."""

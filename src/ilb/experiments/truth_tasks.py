@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -28,6 +29,7 @@ class LatentSampleTask:
     setting: Adcb
     instances: int
     seed: int = 0
+    revision: ClassVar[int] = 2
 
     def needs(self) -> tuple[Task, ...]:
         """Nothing."""
@@ -63,6 +65,7 @@ class BoundTask:
     runs: int
     horizon: int
     seed: int = 0
+    revision: ClassVar[int] = 3
 
     def needs(self) -> tuple[Task, ...]:
         """Nothing."""
