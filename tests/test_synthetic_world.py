@@ -406,6 +406,11 @@ def test_an_unknown_family_is_answered_with_the_known_ones(field, value):
         SyntheticSpecification(**{field: value})
 
 
+def test_the_name_of_a_noise_is_not_a_noise():
+    with pytest.raises(WorldError, match=r"noise must be GaussianNoise\(scale\).*; got 'laplace'\. By name:"):
+        draw_world(jr.key(0), noise="laplace")
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "3", "null", '{"seed": 1}', '{"environment": "synthetic", "colour": 1}', '{"environment": []}'],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ def as_real(number: ArrayLike) -> Float[Array, ""]:
     return jnp.asarray(number, float)
 
 
+@runtime_checkable
 class LatentNoise(Protocol):
     r"""The distribution of $\eta_t$: independent coordinates, mean zero."""
 
@@ -177,6 +178,11 @@ def draw_world(
         )
     if layers < 2:
         raise WorldError(f"an emission has at least 2 layers (one nonlinear stage); got layers={layers}.")
+    if noise is not None and not isinstance(noise, LatentNoise):
+        raise WorldError(
+            f"noise must be GaussianNoise(scale), LaplaceNoise(scale), UniformNoise(scale) or another LatentNoise; "
+            f"got {noise!r}. By name: SyntheticSpecification(noise='laplace')."
+        )
     key_mixing, key_reward = jr.split(key)
     return SyntheticWorld(
         mixing=random_leaky_mixing(key_mixing, latent_dim, context_dim, layers, SLOPE),
