@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 
@@ -26,10 +25,11 @@ from ilb.experiments.catalogue import EXPERIMENTS
 from ilb.experiments.experiment import Experiment, ScoreTable
 from ilb.experiments.reproduction import Judged, cpu_seconds, write_report
 from ilb.experiments.results import Results
-from ilb.experiments.runner import BACKENDS, Monitor, plan, run
+from ilb.experiments.runner import Monitor, plan, run
 from ilb.experiments.size import Size
 from ilb.experiments.store import Store
 from ilb.experiments.tasks import Outcome, Task
+from ilb.experiments.workers import require_backend
 
 
 def choose(labels: Sequence[str]) -> list[Experiment]:
@@ -46,20 +46,6 @@ def choose(labels: Sequence[str]) -> list[Experiment]:
 
 def _known_labels() -> str:
     return f"There are {', '.join(EXPERIMENTS)}, or `all`. `ilb reproduce --list` says more."
-
-
-def require_backend(backend: str, cluster: str | None) -> None:
-    """Raise unless work can be sent where it shall run: to be asked before anything is said of the work."""
-    if backend not in BACKENDS:
-        raise IlbError(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}.")
-    if backend == "loky" and cluster is not None:
-        raise IlbError(f"--cluster {cluster} needs --backend dask or --backend ray; without, work runs here.")
-    if backend == "dask" and find_spec("distributed") is None:
-        raise IlbError("--backend dask needs Dask: pip install 'identifiable-latent-bandits[dask]'.")
-    if backend == "dask" and cluster is None:
-        raise IlbError("--backend dask needs the address of a running scheduler: --cluster tcp://HOST:8786.")
-    if backend == "ray" and find_spec("ray") is None:
-        raise IlbError("--backend ray needs Ray: pip install 'ray[default]'.")
 
 
 def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:

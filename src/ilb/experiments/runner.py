@@ -6,24 +6,17 @@ with a worker, workers need no disk in common, and an interrupted run goes on wh
 
 from __future__ import annotations
 
-import os
 import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed
 
-from ilb.errors import IlbError
 from ilb.experiments.experiment import Experiment
 from ilb.experiments.results import Results
 from ilb.experiments.store import Store
 from ilb.experiments.tasks import Outcome, Task, run_task
-
-BACKENDS = ("loky", "dask", "ray")
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+from ilb.experiments.workers import workers
 
 
 class Failure(NamedTuple):
@@ -101,7 +94,7 @@ def run(
     if not left:
         return []
     failures: list[Failure] = []
-    with _workers(backend, jobs, cluster, results.store.path / "compiled"):
+    with workers(backend, jobs, cluster, results.store.path / "compiled"):
         for wave in missing:
             ready = [task for task in wave if all(need in results.store for need in task.needs())]
             failures += [Failure(task, "a task that it needs failed") for task in wave if task not in ready]
@@ -128,56 +121,3 @@ def _attempt(number: int, task: Task, inputs: Sequence[Outcome]) -> tuple[int, O
         return number, run_task(task, inputs)
     except Exception:
         return number, traceback.format_exc()
-
-
-@contextmanager
-def _workers(backend: str, jobs: int, cluster: str | None, compiled: Path) -> Iterator[None]:
-    """Start workers, or join those of a cluster; each computes on one thread, so that their number changes nothing."""
-    if backend not in BACKENDS:
-        raise IlbError(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}.")
-    if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
-    if backend == "loky":
-        # Workers that have grown are replaced. That takes nothing with it, for compiled programs are kept in files
-        # which all workers share; the warning would only worry.
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled.absolute()))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-        with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-            yield
-    elif backend == "dask":
-        with _dask_client(cluster), parallel_config(backend="dask", n_jobs=-1):
-            yield
-    else:
-        _join_ray(cluster)
-        with parallel_config(backend="ray", n_jobs=-1):
-            yield
-
-
-@contextmanager
-def _dask_client(cluster: str | None) -> Iterator[None]:
-    try:
-        from distributed import Client, get_client
-    except ImportError as error:
-        raise IlbError("--backend dask needs Dask: pip install 'identifiable-latent-bandits[dask]'.") from error
-    try:
-        get_client()  # the caller is connected already
-    except ValueError:
-        if cluster is None:
-            raise IlbError(
-                "--backend dask needs the address of a running scheduler: --cluster tcp://HOST:8786."
-            ) from None
-        with Client(cluster):  # type: ignore[no-untyped-call]
-            yield
-    else:
-        yield
-
-
-def _join_ray(cluster: str | None) -> None:
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-    except ImportError as error:
-        raise IlbError("--backend ray needs Ray: pip install 'ray[default]'.") from error
-    ray.init(address=cluster or "auto", ignore_reinit_error=True)
-    register_ray()
