@@ -20,7 +20,16 @@ from ilb.experiments import exhibits, learners, tasks
 from ilb.experiments.catalogue import EXPERIMENTS
 from ilb.experiments.claims import Claim, Comparison, combine, compare, compare_fits, less_regret
 from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
-from ilb.experiments.learners import MEAN_CONTEXTS, OURS, PAPER, PAPER_WIDE, REGRESSION, TRUE_ENCODER, VAE_RELEASED
+from ilb.experiments.learners import (
+    MEAN_CONTEXTS,
+    OURS,
+    PAPER,
+    PAPER_WIDE,
+    REGRESSION,
+    REGRESSION_SORTED,
+    TRUE_ENCODER,
+    VAE_RELEASED,
+)
 from ilb.experiments.players import Player
 from ilb.experiments.reproduction import _counts, write_report
 from ilb.experiments.results import Results, clustered
@@ -53,7 +62,7 @@ def made_up(task):
     if isinstance(task, FitTask):
         scores = {name: rng.uniform(0.5, 1, len(task.seeds)) for name in FitScores._fields}
         errors = {f"{name}_se": np.full(len(task.seeds), 0.01) for name in FitScores._fields}
-        if task.learner == REGRESSION:
+        if task.learner in learners.RECURRENT:
             scores |= {f"{name}_prefixes": scores[name] for name in ("reward_r2", "best_action")}
         return pa.table({"seed": task.seeds, "fit_cpu_seconds": np.ones(len(task.seeds)), **scores, **errors})
     if isinstance(task, PlayTask):
@@ -101,7 +110,9 @@ def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, l
     for claim in experiment.claims:
         judgement = claim.judge(results)
         assert judgement.comparisons
-        assert all(np.isfinite(comparison.difference) for comparison in judgement.comparisons), claim.name
+        shown = (*judgement.comparisons, *judgement.contrasts)
+        assert all(np.isfinite(comparison.difference) for comparison in shown), claim.name
+        assert len(judgement.contrasts) == len(claim.contrast(results)), claim.name
         # Two things that are about equal are compared both ways with the same words.
         said = [comparison.says for comparison in judgement.comparisons if "allowed" not in comparison.says]
         assert len(set(said)) == len(said), claim.name
@@ -130,9 +141,9 @@ def test_the_report_says_how_long_its_figures_were_played(filled, tmp_path):
     write_report([EXPERIMENTS["fig:synthetic_contextual"]], results, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "one world (seed 0)" in page
-    assert "4 new instances in each, 200 rounds in fig:synthetic_contextual. All" in page
+    assert "figures have 4 new instances in each, 100 rounds in fig:synthetic_contextual. All" in page
     write_report([], results, tmp_path)
-    assert "400 rounds. All" in (tmp_path / "index.html").read_text()
+    assert "200 rounds. All" in (tmp_path / "index.html").read_text()
 
 
 def test_verdicts_are_counted_in_a_sentence():
@@ -185,7 +196,7 @@ def covering(results):
     for experiment in ALL:
         chosen[experiment.label] = []
         for task in sorted(experiment.tasks(results), key=cost):
-            if getattr(task, "learner", None) in (PAPER_WIDE, VAE_RELEASED):
+            if getattr(task, "learner", None) in (PAPER_WIDE, VAE_RELEASED, REGRESSION_SORTED):
                 continue  # the same recipes with other numbers
             kinds = {type(task), type(task.setting), experiment.label}
             kinds.add(getattr(task, "learner", getattr(task, "model", None)))
@@ -487,6 +498,32 @@ def test_verdicts_need_zero_outside_of_the_interval():
     assert combine([]) == "undecided"
 
 
+def test_a_contrast_is_shown_and_does_not_count(tmp_path):
+    evidence, against = Comparison("one", 1.0, 0.1), Comparison("other", -9.0, 0.1)
+    results = Results(Store(tmp_path), TINY)
+    claim = Claim("name", "where", "says", lambda r: [evidence], contrast=lambda r: [against])
+    assert claim.judge(results) == ("holds", (evidence,), (against,))
+    lacking = replace(claim, contrast=lambda r: [less_regret(r, Synthetic(), Player("MAB"), Player("CPG", "oracle"))])
+    assert lacking.judge(results) == ("holds", (evidence,), ())
+    experiment = replace(SMALL, claims=(claim,))
+    write_report([experiment], fill(Untrained(tmp_path), [experiment], TINY), tmp_path)
+    assert "for contrast: other: -9 ± 0.1" in (tmp_path / "index.html").read_text()
+    assert json.loads((tmp_path / "reproduction.json").read_text())["claims"][0]["contrasts"][0]["says"] == "other"
+
+
+def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions():
+    logs = Synthetic(instances=5, length=30).record(0).training.logs
+    histories = learners.RECURRENT[REGRESSION_SORTED](logs)
+    assert not np.array_equal(histories.action, logs.action)
+    for number in range(logs.instances):
+        (before, after) = (
+            np.column_stack([part.action, part.reward, part.context])
+            for part in (logs.select([number]), histories.select([number]))
+        )
+        assert np.all(np.diff(after[:, 0]) >= 0)
+        np.testing.assert_array_equal(after[np.lexsort(after.T)], before[np.lexsort(before.T)])
+
+
 def test_a_single_world_or_fit_decides_nothing():
     values = np.random.default_rng(0).normal(5, 1, size=(1, 200))
     alone = compare("it", values)
@@ -556,8 +593,8 @@ def test_players_are_compared_on_the_same_instances(tmp_path):
 
 def test_sizes_shrink_and_refuse_nonsense():
     assert Size().blocks == (tuple(range(5)), tuple(range(5, 10)))
-    assert (Size(0.1).instances, Size(0.1).horizon(), Size(0.1).effort) == (20, 2000, 1.0)
-    assert Size(0.02).horizon() == 400
+    assert (Size(0.2).instances, Size(0.2).horizon(), Size(0.2).effort) == (40, 2000, 1.0)
+    assert Size(0.02).horizon() == 200
     with pytest.raises(IlbError, match="--scale"):
         Size(0)
 

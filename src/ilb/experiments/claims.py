@@ -52,26 +52,35 @@ class Comparison(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A claim's verdict and the comparisons behind it."""
+    """A claim's verdict, the comparisons behind it, and those that only help to see why."""
 
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
+    contrasts: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper: where it stands, what it says, how it is tested, and what to know if it fails."""
+    """A sentence of the paper: where it stands, what it says, how it is tested, and what to know if it fails.
+
+    `contrast` compares something else, such as what the released code does: it is shown and does not count.
+    """
 
     name: str
     where: str
     says: str
     evidence: Callable[[Results], Sequence[Comparison]]
     remark: str = ""
+    contrast: Callable[[Results], Sequence[Comparison]] = lambda _: ()
 
     def judge(self, results: Results) -> Judgement:
         """Test the claim on the results."""
         comparisons = tuple(self.evidence(results))
-        return Judgement(combine([comparison.verdict for comparison in comparisons]), comparisons)
+        verdict = combine([comparison.verdict for comparison in comparisons])
+        try:
+            return Judgement(verdict, comparisons, tuple(self.contrast(results)))
+        except (KeyError, FileNotFoundError):
+            return Judgement(verdict, comparisons)  # the contrast was not run
 
 
 def compare(says: str, values: np.ndarray, unit: float = 1.0) -> Comparison:

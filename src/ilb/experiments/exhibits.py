@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ilb.experiments.experiment import Exhibit, RegretFigure, ScoreRow, ScoreTable, Table
-from ilb.experiments.learners import REGRESSION
+from ilb.experiments.learners import RECURRENT
 from ilb.experiments.players import Player
 from ilb.experiments.results import Estimate, Results
 from ilb.experiments.settings import Setting
@@ -90,8 +90,8 @@ def show_scores(experiment: ScoreTable, results: Results) -> Exhibit:
 
 
 def is_fitted(row: ScoreRow, results: Results) -> bool:
-    """Say whether some fits of a row are stored."""
-    return any(task in results.store for task in results.fit_tasks(row.setting, row.learner))
+    """Say whether fits of a row are stored, the first block of seeds at least."""
+    return results.fit_tasks(row.setting, row.learner)[0] in results.store
 
 
 def _score_row(row: ScoreRow, results: Results) -> list[str]:
@@ -100,7 +100,7 @@ def _score_row(row: ScoreRow, results: Results) -> list[str]:
         ours = results.score(row.setting, row.learner, metric)
         cells += ["-" if paper is None else f"{paper:g}", _shown(ours, factor, digits)]
     cells.append(_shown(results.score(row.setting, row.learner, "affine_r2"), 1.0, 3))
-    prefixes = row.learner == REGRESSION
+    prefixes = row.learner in RECURRENT
     cells.append(f"{100 * results.scores(row.setting, row.learner, PREFIXES).mean():.1f}" if prefixes else "-")
     seconds = results.scores(row.setting, row.learner, "fit_cpu_seconds")
     return [*cells, str(len(seconds)), f"{seconds.mean():.1f}"]

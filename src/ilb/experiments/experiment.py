@@ -83,8 +83,6 @@ class RegretFigure:
     claims: tuple[Claim, ...] = ()
     remarks: tuple[str, ...] = ()
     horizon: int = 2000
-    blocks: int = 1
-    """How many blocks of worlds are played: 2 where one leaves too much open."""
     also: tuple[tuple[Setting, Player], ...] = ()
     """What claims compare with and the figure does not show."""
 
@@ -96,9 +94,7 @@ class RegretFigure:
     def tasks(self, results: Results) -> list[Task]:
         """Play every player in every setting."""
         shown = [(panel.setting, player) for panel in self.panels for player in self.players]
-        return [
-            task for place in (*shown, *self.also) for task in results.play_tasks(*place, self.horizon)[: self.blocks]
-        ]
+        return [task for place in (*shown, *self.also) for task in results.play_tasks(*place, self.horizon)]
 
     def show(self, results: Results) -> Exhibit:
         """Draw the curves; write the regret at some rounds below."""

@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from ilb.experiments.settings import Adcb, Recorded, Setting, Synthetic
+from ilb.logs import Logs
 from ilb.model import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.encoder_recipe import EncoderRecipe
@@ -31,7 +34,7 @@ from ilb.types import Encoder
 Fitted = LatentModel | RecurrentRegression
 
 PAPER, PAPER_WIDE, OURS, VAE, REGRESSION = "LVM (paper)", "LVM (released width)", "LVM (ours)", "VAE", "Regression"
-VAE_RELEASED = "VAE (released)"
+VAE_RELEASED, REGRESSION_SORTED = "VAE (released)", "Regression (sorted actions)"
 MEAN_CONTEXTS, TRUE_ENCODER = "mean contexts", "true encoder"
 PREFIXES: tuple[Literal["full", "all"], ...] = ("full", "all")
 
@@ -65,8 +68,8 @@ def learn(
     logs = [r.training.logs for r in recorded]
     recipe = recipe_of(name, setting, effort)
     began = time.process_time()
-    if name == REGRESSION:
-        recurrent = fit_regression_many(logs, recipe=recipe, seeds=seeds)
+    if name in RECURRENT:
+        recurrent = fit_regression_many([RECURRENT[name](table) for table in logs], recipe=recipe, seeds=seeds)
         spent = time.process_time() - began
         _refuse_interrupted(recurrent)
         scores, prefix_scores = (
@@ -96,8 +99,7 @@ def learn(
 
 def _refuse_interrupted(models: Sequence[Fitted]) -> None:
     """Pass a Ctrl-C on: what training gives back then is good for a user, but is not the outcome of a task."""
-    notes = [note for model in models if model.provenance is not None for note in model.provenance.notes]
-    if any("interrupted" in note for note in notes):
+    if any(model.provenance is not None and model.provenance.interrupted for model in models):
         raise KeyboardInterrupt
 
 
@@ -105,7 +107,7 @@ def recipe_of(name: str, setting: Setting, effort: float) -> Any:
     """Give the recipe of a learner in a setting; references have none."""
     if name in REFERENCES:
         return None
-    if name == REGRESSION:
+    if name in RECURRENT:
         whole: Any = RegressionRecipe(layers=_layers(setting), scaling=_regression_scaling(setting))
     else:
         whole = ENCODERS[name](setting)
@@ -150,6 +152,16 @@ ENCODERS: dict[str, Callable[[Setting], EncoderRecipe]] = {
     VAE_RELEASED: lambda setting: released_vae_recipe(_layers(setting)),
 }
 """How each learner of the tables gets its encoder."""
+
+
+def _sorted_by_action(logs: Logs) -> Logs:
+    """Put the rows of every instance in the order of their actions, as the released code records them."""
+    order = np.lexsort((logs.action, logs.instance))
+    return dataclasses.replace(logs, context=logs.context[order], action=logs.action[order], reward=logs.reward[order])
+
+
+RECURRENT: dict[str, Callable[[Logs], Logs]] = {REGRESSION: lambda logs: logs, REGRESSION_SORTED: _sorted_by_action}
+"""The regression of rewards on histories, and what histories it is trained on; it is scored on those as they come."""
 
 
 def reward_of(name: str, setting: Setting, effort: float) -> RewardRecipe:

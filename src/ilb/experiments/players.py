@@ -37,7 +37,9 @@ class Player(NamedTuple):
     model: str = ""
 
     def __str__(self) -> str:
-        return f"{self.policy}, {self.model}" if self.model and self.model != self.policy else self.policy
+        if self.model.startswith(self.policy):
+            return self.model
+        return f"{self.policy}, {self.model}" if self.model else self.policy
 
 
 def build_player(

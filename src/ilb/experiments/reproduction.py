@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ilb.experiments.catalogue import EXPERIMENTS
-from ilb.experiments.claims import Claim, Judgement, Verdict
+from ilb.experiments.claims import Claim, Comparison, Judgement, Verdict
 from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure, ScoreTable
 from ilb.experiments.results import Results
 from ilb.experiments.runner import Failure, plan
@@ -156,6 +156,7 @@ def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> Non
 
 def _write_claim(page: Page, claim: Claim, judgement: Judgement) -> None:
     evidence = [f"{comparison.verdict}: {comparison}" for comparison in judgement.comparisons]
+    evidence += [f"for contrast: {comparison}" for comparison in judgement.contrasts]
     text = f"{claim.says} ({claim.where})"
     page.verdict(KINDS[judgement.verdict], judgement.verdict.capitalize() + ":", text, evidence, claim.remark)
 
@@ -164,7 +165,7 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
     size = results.size
     page.heading("How it was run")
     page.paragraph(
-        f"Scale {size.scale:g}: {_worlds(size)}, with {counted(size.instances, 'new instance')} in each, "
+        f"Scale {size.scale:g}: {_worlds(size)}; figures have {counted(size.instances, 'new instance')} in each, "
         f"{_rounds(experiments, size)}. All policies meet the same instances, contexts and rewards. Standard errors "
         "are the larger of those over worlds and over instances; fits are compared seed by seed."
     )
@@ -184,12 +185,11 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
 
 def _worlds(size: Size) -> str:
     if len(size.seeds) == 1:
-        return "one world (seed 0) with a fit of its own for every row of a table; lines of figures have that world"
-    seeds = (
-        f"{len(size.seeds)} worlds (seeds 0 to {size.seeds[-1]}), each with a fit of its own for every row of a table"
+        return "one world (seed 0), with a fit for every row of a table and every line of a figure"
+    return (
+        f"{len(size.seeds)} worlds (seeds 0 to {size.seeds[-1]}), each with fits of its own for every row of a table "
+        "and every line of a figure"
     )
-    first = f"the first {len(size.blocks[0])} of them, or all" if len(size.blocks) > 1 else "all of them"
-    return f"{seeds}; lines of figures have {first}"
 
 
 def _rounds(experiments: Sequence[Experiment], size: Size) -> str:
@@ -209,6 +209,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    return [
+        {"says": c.says, "difference": _finite(c.difference), "standard_error": _finite(c.standard_error)}
+        for c in comparisons
+    ]
+
+
 def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Results) -> dict[str, Any]:
     return {
         "scale": results.size.scale,
@@ -218,10 +225,8 @@ def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Resu
                 "label": j.label,
                 "says": j.claim.says,
                 "verdict": j.judgement.verdict,
-                "comparisons": [
-                    {"says": c.says, "difference": _finite(c.difference), "standard_error": _finite(c.standard_error)}
-                    for c in j.judgement.comparisons
-                ],
+                "comparisons": _plain_comparisons(j.judgement.comparisons),
+                "contrasts": _plain_comparisons(j.judgement.contrasts),
             }
             for j in judged
         ],

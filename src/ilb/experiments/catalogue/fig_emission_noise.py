@@ -15,7 +15,6 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret with noise on the contexts",
     panels=(Panel("noise std 0.25", LOW), Panel("noise std 0.5", MIDDLE), Panel("noise std 1", HIGH)),
     groups=(Group(ON_PAPER.title, (*ON_PAPER.players, RECURRENT)), ON_OURS, ON_VAE, ON_ORACLE),
-    blocks=2,
     claims=(
         Claim(
             "fpg-ts-wins-as-noise-grows",

@@ -2,7 +2,7 @@
 
 import math
 
-from ilb.experiments.claims import Claim, less_regret, regret_grows
+from ilb.experiments.claims import Claim, better_score, less_regret, regret_grows
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.groups import MAB, on_model
 from ilb.experiments.learners import OURS, PAPER
@@ -38,6 +38,18 @@ EXPERIMENT = RegretFigure(
             lambda r: [
                 regret_grows(r, player, NARROW_LAPLACE, GAUSSIAN, "Gaussian minus narrow Laplace")
                 for player in (CPG, FPG_RELEASED)
+            ],
+            remark="With little noise instances can be told apart without inverting the emission, and the encoder "
+            "does not learn to.",
+            contrast=lambda r: [
+                better_score(
+                    r,
+                    "affine_r2",
+                    (GAUSSIAN, learner),
+                    (NARROW_LAPLACE, learner),
+                    f"R² of z from mean encodings of {learner}: Gaussian minus narrow Laplace",
+                )
+                for learner in (PAPER, OURS)
             ],
         ),
         Claim(

@@ -19,7 +19,6 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret out of distribution: the mean of U moved by a length",
     panels=tuple(Panel(f"Δz = {setting.latent_shift:g}", setting) for setting in SHIFTS),
     groups=GROUPS,
-    blocks=2,
     claims=(
         Claim(
             "fpg-beats-cpg-out-of-distribution",

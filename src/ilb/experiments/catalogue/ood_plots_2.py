@@ -13,7 +13,6 @@ EXPERIMENT = RegretFigure(
     title="Cumulative regret out of distribution: every coordinate of the mean of U moved, as in the released code",
     panels=tuple(Panel(f"{setting.latent_shift:g} in each coordinate", setting) for setting in SHIFTS),
     groups=GROUPS,
-    blocks=2,
     claims=(
         Claim(
             "lvm-beats-regression-in-every-shift",
