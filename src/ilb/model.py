@@ -73,6 +73,11 @@ class Provenance:
     curve: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe."""
+        return any("interrupted" in note for note in self.notes)
+
 
 class LatentModel(eqx.Module):
     """An encoder, a reward model on its encodings, the noise levels, and what the numbers mean to people.

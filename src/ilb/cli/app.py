@@ -208,7 +208,7 @@ def demo(
 @app.command()
 def reproduce(
     labels: Annotated[list[str] | None, typer.Argument(help="LaTeX labels of tables and figures, or all.")] = None,
-    scale: Annotated[float, typer.Option(help="Share of the paper's size; below 0.1 only to see that it works.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Share of the paper's size; below 0.2 only to see that it works.")] = 1.0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes on this machine (default: all cores).")] = None,
     backend: Annotated[str, typer.Option(help="Where work runs: loky (here), dask or ray.")] = "loky",
     cluster: Annotated[str | None, typer.Option(help="Address of a running Dask or Ray cluster.")] = None,

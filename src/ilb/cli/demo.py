@@ -60,7 +60,7 @@ def run_demo(out: Path, seed: int) -> None:
 
 def _pass_on_an_interrupt(model: LatentModel) -> None:
     """Stop after a Ctrl-C during training: what it gives back then is not what there is to show."""
-    if model.provenance is not None and any("interrupted" in note for note in model.provenance.notes):
+    if model.provenance is not None and model.provenance.interrupted:
         raise KeyboardInterrupt
 
 

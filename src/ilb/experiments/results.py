@@ -125,7 +125,7 @@ class Results:
 
     def scores(self, setting: Setting, learner: str, metric: str) -> Float[np.ndarray, " seeds"]:
         """Give a score of every fit of a learner that is stored, by seed; blocks of seeds come in order."""
-        done = [task for task in self.fit_tasks(setting, learner) if task in self.store]
+        done = list(takewhile(self.store.__contains__, self.fit_tasks(setting, learner)))
         if not done:
             raise KeyError(f"{learner} in {setting} was not fitted at this size.")
         tables = [self.store.table(task)[metric] for task in done]

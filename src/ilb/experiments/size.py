@@ -15,8 +15,8 @@ BLOCK = 5
 class Size:
     """What `--scale` stands for.
 
-    Tables have ten fits for each row, as in the paper. Figures have 200 new instances in each of five or ten of the
-    same worlds, each with its own fit, where the paper has one fit and 200 or 1000 instances. Below 0.1, logs, training
+    Tables have ten fits for each row, as in the paper. Figures have 200 new instances in each of the same ten worlds,
+    each with its own fit, where the paper has one fit and 200 or 1000 instances. Below 0.2, logs, training
     and horizon shrink as well: such a run shows that everything works and says nothing about the paper.
     """
 
@@ -48,4 +48,4 @@ class Size:
     @property
     def effort(self) -> float:
         """The share of training, logs and horizon that is left."""
-        return min(1.0, 10 * self.scale)
+        return min(1.0, 5 * self.scale)
