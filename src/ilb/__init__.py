@@ -1,86 +1,29 @@
-"""Identifiable latent bandits: learn from the records of earlier people what is best for the next one."""
+"""Identifiable latent bandits: learn from the records of earlier people what is best for the next one.
 
-from ilb.decision import Decision
-from ilb.errors import (
-    DecisionError,
-    FitError,
-    IdentifiabilityWarning,
-    IlbError,
-    IlbWarning,
-    LogsError,
-    LogsWarning,
-    ModelFileError,
-    RareActionWarning,
-    SchemaError,
-    WorldError,
-)
-from ilb.history import History
-from ilb.live import LiveBandit, LiveInstance
-from ilb.logs import Logs, Schema
-from ilb.model import LatentModel, LinearReward, NoiseLevels, Provenance
-from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.fit import fit, fit_many
-from ilb.offline.ingredients import prepare_ingredients
-from ilb.offline.mlp_reward import MLPRewardRecipe, decayed_mlp_recipe
-from ilb.offline.paper import PaperRecipe
-from ilb.offline.regression import RegressionRecipe, fit_regression, fit_regression_many
-from ilb.offline.regression_scores import score_regression
-from ilb.offline.reward_recipe import LinearRewardRecipe
-from ilb.offline.scores import reference_models, score_model
-from ilb.offline.tied import TiedRecipe, deep_tied_recipe
-from ilb.offline.vae import VAERecipe
-from ilb.offline.vae_released import released_vae_recipe
-from ilb.offline.with_contexts import WithContexts
-from ilb.online.roster import build_policies
-from ilb.recurrent import RecurrentRegression
-from ilb.simulation import simulate
-from ilb.transformer import MeanContrastive
-from ilb.version import __version__
+Names are those of `ilb.api`, loaded at the first use: the command line answers without waiting for JAX.
+"""
 
-__all__ = [
-    "Decision",
-    "DecisionError",
-    "FitError",
-    "History",
-    "IdentifiabilityWarning",
-    "IlbError",
-    "IlbWarning",
-    "LatentModel",
-    "LinearReward",
-    "LinearRewardRecipe",
-    "LiveBandit",
-    "LiveInstance",
-    "Logs",
-    "LogsError",
-    "LogsWarning",
-    "MLPRewardRecipe",
-    "MeanContrastive",
-    "ModelFileError",
-    "NoiseLevels",
-    "PaperRecipe",
-    "Provenance",
-    "RareActionWarning",
-    "RecurrentRegression",
-    "RegressionRecipe",
-    "Schema",
-    "SchemaError",
-    "TiedRecipe",
-    "VAERecipe",
-    "WithContexts",
-    "WorldError",
-    "__version__",
-    "build_policies",
-    "choose_latent_dim",
-    "decayed_mlp_recipe",
-    "deep_tied_recipe",
-    "fit",
-    "fit_many",
-    "fit_regression",
-    "fit_regression_many",
-    "prepare_ingredients",
-    "reference_models",
-    "released_vae_recipe",
-    "score_model",
-    "score_regression",
-    "simulate",
-]
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ilb.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from ilb.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return import_module("ilb.api").__all__
+    if not name.startswith("_"):
+        api = import_module("ilb.api")
+        if name in api.__all__:
+            return getattr(api, name)
+        if find_spec(f"ilb.{name}") is not None:
+            return import_module(f"ilb.{name}")
+    raise AttributeError(f"module 'ilb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *import_module("ilb.api").__all__]
