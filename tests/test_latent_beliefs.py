@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ilb.cholesky import cholesky, solve_lower, solve_upper
 from ilb.environments import draw_leaky_reward, draw_world
 from ilb.model import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
@@ -217,15 +216,3 @@ def test_cpg_runs_on_rewards_that_are_not_linear():
     world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
     history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
     assert history.optimal_share(150).mean > 0.85
-
-
-def test_the_written_out_cholesky_agrees_with_lapack():
-    rng = np.random.default_rng(6)
-    for size in (1, 2, 5, 12, 13):
-        root = rng.normal(size=(size, size))
-        matrix = jnp.asarray(root @ root.T + np.eye(size), jnp.float32)
-        vector = jnp.asarray(rng.normal(size=size), jnp.float32)
-        factor = cholesky(matrix)
-        np.testing.assert_allclose(factor, np.linalg.cholesky(np.asarray(matrix)), atol=2e-4)
-        np.testing.assert_allclose(factor @ solve_lower(factor, vector), vector, atol=1e-4)
-        np.testing.assert_allclose(factor.T @ solve_upper(factor, vector), vector, atol=1e-4)

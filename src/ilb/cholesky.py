@@ -1,18 +1,18 @@
-"""Cholesky factors and triangular solves of small matrices, written out element by element.
+"""Cholesky factors and triangular solves of small matrices, without LAPACK.
 
-LAPACK is called once for each matrix of a batch, which costs some thirty times the arithmetic when n is 5. Written out,
-a batch of matrices is one loop over the batch with everything in registers. The program grows with n³ / 6, so larger
-matrices go to LAPACK after all.
+LAPACK is called once for each matrix of a batch, which costs some thirty times the arithmetic when n is 5. Written out
+element by element, a batch of matrices is one loop over the batch with everything in registers. The program grows with
+n³ / 6, so larger matrices are done column by column. LAPACK would not do for those either: jaxlib spreads the matrices
+of a batch over its threads from one of these threads, and two such calls at once can wait for each other for ever.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-WRITTEN_OUT = 12
+WRITTEN_OUT = 16
 """The largest n that is written out."""
 
 
@@ -24,7 +24,7 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """
     size = matrix.shape[0]
     if size > WRITTEN_OUT:
-        return jnp.asarray(jnp.linalg.cholesky(matrix))
+        return _cholesky_by_columns(matrix)
     zero = jnp.zeros((), matrix.dtype)
     factor = [[zero] * size for _ in range(size)]
     for j in range(size):
@@ -40,7 +40,7 @@ def solve_lower(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Floa
     """Solve L y = v."""
     size = factor.shape[0]
     if size > WRITTEN_OUT:
-        return jsl.solve_triangular(factor, vector, lower=True)
+        return _solve_by_rows(factor, vector, jnp.arange(size))
     solved: list[Array] = []
     for i in range(size):
         rest = vector[i] - sum((factor[i, k] * solved[k] for k in range(i)), jnp.zeros((), vector.dtype))
@@ -52,9 +52,32 @@ def solve_upper(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Floa
     """Solve L' y = v, with the same lower factor L."""
     size = factor.shape[0]
     if size > WRITTEN_OUT:
-        return jsl.solve_triangular(factor, vector, lower=True, trans="T")
+        return _solve_by_rows(factor.T, vector, jnp.arange(size)[::-1])
     solved: dict[int, Array] = {}
     for i in reversed(range(size)):
         later = sum((factor[k, i] * solved[k] for k in range(i + 1, size)), jnp.zeros((), vector.dtype))
         solved[i] = (vector[i] - later) / factor[i, i]
     return jnp.stack([solved[i] for i in range(size)])
+
+
+def _cholesky_by_columns(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Fill the factor from the left: a column is what the columns before it leave of the matrix."""
+    rows = jnp.arange(matrix.shape[0])
+
+    def fill(j: Int[Array, ""], factor: Float[Array, "n n"]) -> Float[Array, "n n"]:
+        left = matrix[:, j] - jnp.sum(factor * factor[j], axis=1)
+        return factor.at[:, j].set(jnp.where(rows >= j, left * jax.lax.rsqrt(left[j]), 0))
+
+    return jnp.asarray(jax.lax.fori_loop(0, matrix.shape[0], fill, jnp.zeros_like(matrix)))
+
+
+def _solve_by_rows(
+    factor: Float[Array, "n n"], vector: Float[Array, " n"], order: Int[Array, " n"]
+) -> Float[Array, " n"]:
+    """Solve for one unknown after the other, in an order in which each row has one that is new."""
+
+    def solve(step: Int[Array, ""], solved: Float[Array, " n"]) -> Float[Array, " n"]:
+        i = order[step]
+        return solved.at[i].set((vector[i] - jnp.sum(factor[i] * solved)) / factor[i, i])
+
+    return jnp.asarray(jax.lax.fori_loop(0, len(order), solve, jnp.zeros_like(vector)))

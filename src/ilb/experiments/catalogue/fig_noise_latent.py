@@ -17,7 +17,7 @@ EXPERIMENT = RegretFigure(
     panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
     groups=ADCB_GROUPS,
     remarks=ADCB_REMARKS,
-    also=((CALM, CPG), (CALM, FPG_RELEASED), (CALM, MAB_CENTRED)),
+    also=tuple((CALM, player) for player in (CPG, FPG_RELEASED, FPG_TS_RELEASED, MAB_CENTRED)),
     claims=(
         Claim(
             "latent-noise-hurts-ilb",

@@ -4,16 +4,19 @@ from ilb.experiments.claims import Claim, grows_more, less_regret, regret_grows
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.groups import MAB, ON_OURS, ON_PAPER, RECURRENT, on_model
 from ilb.experiments.learners import PAPER
+from ilb.experiments.players import ORACLE, Player
 from ilb.experiments.settings import Synthetic
 
 LOW, MIDDLE, HIGH = (Synthetic(reward_std=std) for std in (0.5, 1.0, 2.0))
 CPG, FPG, FPG_RELEASED, *_ = on_model(PAPER)
+CPG_ORACLE = Player("CPG", ORACLE)
 
 EXPERIMENT = RegretFigure(
     label="fig:noise-reward",
     title="Cumulative regret with noisier rewards",
     panels=(Panel("reward std 0.5", LOW), Panel("reward std 1", MIDDLE), Panel("reward std 2", HIGH)),
     groups=(Group(ON_PAPER.title, (*ON_PAPER.players, RECURRENT)), ON_OURS),
+    also=tuple((setting, CPG_ORACLE) for setting in (LOW, MIDDLE, HIGH)),
     claims=(
         Claim(
             "mab-suffers-from-reward-noise",

@@ -1,4 +1,4 @@
-"""OOD-Plots-2: every coordinate of the mean moves by 0.5, 1 and 2, which the released plots call 1, 2 and 4."""
+"""OOD-Plots-2: every coordinate of the mean moves by 0.5, 1 and 2 (1, 2 and 4 in the released plots), and by 4."""
 
 from ilb.experiments.catalogue.fig_ood import CPG, FPG_RELEASED, GROUPS
 from ilb.experiments.claims import Claim, less_regret
@@ -6,7 +6,7 @@ from ilb.experiments.experiment import Panel, RegretFigure
 from ilb.experiments.groups import RECURRENT
 from ilb.experiments.settings import Synthetic
 
-SHIFTS = tuple(Synthetic(latent_shift=amount, shift_by="coordinate") for amount in (0.5, 1.0, 2.0))
+SHIFTS = tuple(Synthetic(latent_shift=amount, shift_by="coordinate") for amount in (0.5, 1.0, 2.0, 4.0))
 
 EXPERIMENT = RegretFigure(
     label="OOD-Plots-2",

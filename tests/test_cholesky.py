@@ -1,0 +1,41 @@
+"""Factors and solves of small matrices, against LAPACK."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ilb.cholesky import WRITTEN_OUT, cholesky, solve_lower, solve_upper
+from ilb.online.linear import lin_ucb
+from ilb.simulation import Rounds, play
+
+SMALL = (1, 2, 5, 12)
+LARGE = (WRITTEN_OUT + 1, 40)
+
+
+@pytest.mark.parametrize("size", SMALL + LARGE)
+def test_factors_and_solves_agree_with_lapack(size):
+    rng = np.random.default_rng(6)
+    roots = rng.normal(size=(3, size, size))
+    matrices = jnp.asarray(roots @ roots.transpose(0, 2, 1) + size * np.eye(size), jnp.float32)
+    vectors = rng.normal(size=(3, size)).astype(np.float32)
+    factors = jax.jit(jax.vmap(cholesky))(matrices)
+    np.testing.assert_allclose(factors, np.linalg.cholesky(np.asarray(matrices, np.float64)), rtol=1e-4, atol=1e-4)
+    for solve, turned in ((solve_lower, factors), (solve_upper, factors.transpose(0, 2, 1))):
+        solved = jax.jit(jax.vmap(solve))(factors, vectors)
+        np.testing.assert_allclose(np.einsum("bij,bj->bi", turned, solved), vectors, atol=1e-4)
+
+
+def test_a_matrix_that_is_not_positive_gives_nan():
+    for size in (3, WRITTEN_OUT + 1):
+        assert np.isnan(cholesky(-jnp.eye(size))).any()
+
+
+def test_policies_do_not_call_lapack_however_wide_their_contexts_are():
+    """Two batched calls of LAPACK in one program can wait for each other for ever."""
+    size = WRITTEN_OUT + 1
+    rounds = Rounds(jnp.ones((2, size)), jnp.ones((2, 3)), jnp.ones(3))
+    program = jax.jit(jax.vmap(lambda key: play(key, lin_ucb(3, size, 1.0), rounds))).lower(
+        jax.random.split(jax.random.key(0))
+    )
+    assert "lapack" not in program.as_text()
