@@ -487,15 +487,26 @@ def test_clustered_errors_are_those_of_worlds_where_worlds_differ():
 
 
 def test_verdicts_need_zero_outside_of_the_interval():
-    assert Comparison("", 2.1, 1.0).verdict == "holds"
-    assert Comparison("", 1.9, 1.0).verdict == "undecided"
-    assert Comparison("", -2.1, 1.0).verdict == "does not hold"
-    assert Comparison("", 2.7, 1.0, freedom=4).verdict == "undecided"  # the quantile of t is 2.776
-    assert Comparison("", 2.8, 1.0, freedom=4).verdict == "holds"
-    assert Comparison("", 5.0, float("nan")).verdict == "undecided"
-    assert combine(["holds", "undecided"]) == "undecided"
-    assert combine(["holds", "does not hold", "undecided"]) == "does not hold"
+    assert Comparison("", 2.1, 1.0).verdict() == "holds"
+    assert Comparison("", 1.9, 1.0).verdict() == "undecided"
+    assert Comparison("", -2.1, 1.0).verdict() == "does not hold"
+    assert Comparison("", 2.7, 1.0, freedom=4).verdict() == "undecided"  # the quantile of t is 2.776
+    assert Comparison("", 2.8, 1.0, freedom=4).verdict() == "holds"
+    assert Comparison("", 5.0, float("nan")).verdict() == "undecided"
+    for_it, open_, against = (Comparison("", difference, 1.0) for difference in (9.0, 0.0, -2.1))
+    assert combine([for_it, for_it]) == "holds"
+    assert combine([for_it, open_]) == "undecided"
+    assert combine([against]) == "does not hold"
     assert combine([]) == "undecided"
+
+
+def test_one_of_many_comparisons_against_a_claim_must_be_clear():
+    for_it, against, clearly = (Comparison("", difference, 1.0) for difference in (9.0, -2.7, -2.9))
+    assert combine([*[for_it] * 9, against]) == "undecided"  # among ten the normal quantile is 2.807
+    assert combine([*[for_it] * 9, clearly]) == "does not hold"
+    draws = np.random.default_rng(0).normal(size=(400, 10))
+    wrong = [combine([Comparison("", float(value), 1.0) for value in row]) == "does not hold" for row in draws]
+    assert np.mean(wrong) < 0.05  # 0.025 are expected; without a correction it would be 0.22
 
 
 def test_a_contrast_is_shown_and_does_not_count(tmp_path):
@@ -507,7 +518,7 @@ def test_a_contrast_is_shown_and_does_not_count(tmp_path):
     assert lacking.judge(results) == ("holds", (evidence,), ())
     experiment = replace(SMALL, claims=(claim,))
     write_report([experiment], fill(Untrained(tmp_path), [experiment], TINY), tmp_path)
-    assert "for contrast: other: -9 ± 0.1" in (tmp_path / "index.html").read_text()
+    assert "for contrast, does not hold: other: -9 ± 0.1" in (tmp_path / "index.html").read_text()
     assert json.loads((tmp_path / "reproduction.json").read_text())["claims"][0]["contrasts"][0]["says"] == "other"
 
 
@@ -528,18 +539,18 @@ def test_a_single_world_or_fit_decides_nothing():
     values = np.random.default_rng(0).normal(5, 1, size=(1, 200))
     alone = compare("it", values)
     assert alone.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(200))  # for the band
-    assert alone.verdict == "undecided"
+    assert alone.verdict() == "undecided"
     assert "one world" in str(alone)
-    assert compare("it", values.reshape(2, 100)).verdict == "holds"
+    assert compare("it", values.reshape(2, 100)).verdict() == "holds"
     fit = compare_fits("it", np.array([5.0]))
-    assert fit.verdict == "undecided"
+    assert fit.verdict() == "undecided"
     assert str(fit) == "it: +5 (one fit: no error)"
     assert str(compare_fits("it", np.array([5.0, 5.1]))) == "it: +5.05 ± 0.05"
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [(0.001, "undecided"), (1.0, "holds")])
 def test_average_effects_need_patients_enough(tmp_path, scale, verdict):
-    (claim,) = EXPERIMENTS["fig:ATE_a"].claims
+    claim, _ = EXPERIMENTS["fig:ATE_a"].claims
     results = Results(Store(tmp_path), Size(scale))
     (task,) = EXPERIMENTS["fig:ATE_a"].tasks(results)
     population = adcb_population(everybody_married=False)

@@ -1,9 +1,9 @@
 """Claims: every empirical sentence of the paper, in our words, with the comparison that decides it.
 
 A claim is made of comparisons, each a difference with its standard error, positive where it speaks for the claim. It
-*holds* if every difference is positive beyond its 95 % interval, *does not hold* if one is negative beyond it, and is
-*undecided* otherwise. With few worlds or fits the interval is wider than two standard errors (Student's t); a single
-one decides nothing.
+*holds* if every difference is positive beyond its 95 % interval, *does not hold* if one is negative beyond an interval
+that is wider the more comparisons there are (Bonferroni), and is *undecided* otherwise. With few worlds or fits the
+interval is wider than two standard errors (Student's t); a single one decides nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ilb.experiments.results import Results, clustered, common_worlds
 from ilb.experiments.settings import Setting, describe_setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-CONFIDENCE = 0.975
-"""One-sided: a difference counts when zero is outside of its 95 % interval."""
+TAIL = 0.025
+"""A difference counts when zero is outside of its 95 % interval."""
 
 
 class Comparison(NamedTuple):
@@ -32,15 +32,20 @@ class Comparison(NamedTuple):
     standard_error: float
     freedom: float = np.inf
 
-    @property
-    def verdict(self) -> Verdict:
-        """Judge by the 95 % interval; a difference without a measurable error decides nothing."""
+    def verdict(self, among: int = 1) -> Verdict:
+        """Judge by the 95 % interval; a difference without a measurable error decides nothing.
+
+        A claim needs all its comparisons, so that none of them needs a correction to hold, and one of `among` is enough
+        to make it fail, so that this one does.
+        """
         if not np.isfinite(self.standard_error) or self.freedom < 1:
             return "undecided"
-        margin = float(stats.t.ppf(CONFIDENCE, self.freedom)) * self.standard_error
-        if self.difference > margin:
+        above, below = (
+            float(stats.t.ppf(1 - tail, self.freedom)) * self.standard_error for tail in (TAIL, TAIL / among)
+        )
+        if self.difference > above:
             return "holds"
-        return "does not hold" if self.difference < -margin else "undecided"
+        return "does not hold" if self.difference < -below else "undecided"
 
     def __str__(self) -> str:
         if not np.isfinite(self.difference):
@@ -76,7 +81,7 @@ class Claim:
     def judge(self, results: Results) -> Judgement:
         """Test the claim on the results."""
         comparisons = tuple(self.evidence(results))
-        verdict = combine([comparison.verdict for comparison in comparisons])
+        verdict = combine(comparisons)
         try:
             return Judgement(verdict, comparisons, tuple(self.contrast(results)))
         except (KeyError, FileNotFoundError):
@@ -101,8 +106,9 @@ def nothing_to_compare(says: str) -> Comparison:
     return Comparison(says, float("nan"), float("nan"), 0.0)
 
 
-def combine(verdicts: Sequence[Verdict]) -> Verdict:
+def combine(comparisons: Sequence[Comparison]) -> Verdict:
     """Judge a claim by all of its comparisons."""
+    verdicts = [comparison.verdict(among=len(comparisons)) for comparison in comparisons]
     if "does not hold" in verdicts:
         return "does not hold"
     return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
@@ -113,12 +119,22 @@ def _named(setting: Setting) -> str:
 
 
 def less_regret(
-    results: Results, setting: Setting, better: Player, worse: Player, at: float = 1.0, horizon: int = 2000
+    results: Results,
+    setting: Setting,
+    better: Player,
+    worse: Player,
+    at: float = 1.0,
+    horizon: int = 2000,
+    times: float = 1.0,
 ) -> Comparison:
-    """Compare two players on the same instances: positive if `better` has less regret up to a share of the horizon."""
+    """Compare two players on the same instances: positive if `better` has less regret up to a share of the horizon.
+
+    With `times` 2 it must have less than half, which is what "substantially" and "much" are taken for.
+    """
     less, more = common_worlds(*(results.regret_at(setting, player, at, horizon) for player in (better, worse)))
     rounds = max(1, round(at * results.size.horizon(horizon)))
-    return compare(f"regret at {rounds} in {_named(setting)}: {worse} minus {better}", more - less)
+    factor = "" if times == 1 else f"{times:g} × "
+    return compare(f"regret at {rounds} in {_named(setting)}: {worse} minus {factor}{better}", more - times * less)
 
 
 def regret_grows(
@@ -152,7 +168,9 @@ def grows_more(
     """Compare how two players change from one setting to another: positive if `more` grows by more."""
     places = [(setting, player) for player in (more, less) for setting in settings]
     first, last, other_first, other_last = common_worlds(*(results.regret_at(*place, at) for place in places))
-    return compare(f"growth of regret, {says}: {more} minus {less}", (last - first) - (other_last - other_first))
+    moment = "" if at == 1 else f" up to round {round(at * results.size.horizon())}"
+    growth = (last - first) - (other_last - other_first)
+    return compare(f"growth of regret{moment}, {says}: {more} minus {less}", growth)
 
 
 def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[float, float]) -> Comparison:
@@ -164,6 +182,21 @@ def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[
     stretch = f"{first * horizon:.0f}–{last * horizon:.0f}"
     says = f"{player} in {_named(setting)}: regret a round in the second half minus that of rounds {stretch}"
     return compare(says, end / 0.5 - start / (last - first), unit=horizon)
+
+
+def rate_falls(
+    results: Results, setting: Setting, player: Player, early: float = 0.02, share: float = 0.05
+) -> Comparison:
+    """Compare regret per round in the second half with a small share of that at first: what converges goes flat."""
+    first = results.regret_at(setting, player, early) / early
+    last = (results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, 0.5)) / 0.5
+    says = f"{player} in {_named(setting)}: {share:.0%} of early regret a round minus late regret a round"
+    return compare(says, share * first - last, unit=results.size.horizon())
+
+
+def high_score(results: Results, metric: str, setting: Setting, learner: str, least: float, says: str) -> Comparison:
+    """Compare a score of a learner with a number."""
+    return compare_fits(says, results.scores(setting, learner, metric) - least)
 
 
 def no_worse_than(comparison: Comparison, allowed: float) -> Comparison:

@@ -155,8 +155,9 @@ def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> Non
 
 
 def _write_claim(page: Page, claim: Claim, judgement: Judgement) -> None:
-    evidence = [f"{comparison.verdict}: {comparison}" for comparison in judgement.comparisons]
-    evidence += [f"for contrast: {comparison}" for comparison in judgement.contrasts]
+    among = len(judgement.comparisons)
+    evidence = [f"{comparison.verdict(among)}: {comparison}" for comparison in judgement.comparisons]
+    evidence += [f"for contrast, {comparison.verdict()}: {comparison}" for comparison in judgement.contrasts]
     text = f"{claim.says} ({claim.where})"
     page.verdict(KINDS[judgement.verdict], judgement.verdict.capitalize() + ":", text, evidence, claim.remark)
 

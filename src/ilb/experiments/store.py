@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ilb.errors import IlbError, ModelFileError
-from ilb.experiments.learners import Fitted
+from ilb.experiments.learners import RECURRENT, Fitted
 from ilb.experiments.tasks import FitTask, Outcome, Task, content_of, hash_of
 from ilb.model import LatentModel
 from ilb.recurrent import RecurrentRegression
@@ -104,7 +104,7 @@ class Store:
         """Read an outcome with its models, to start another task from."""
         models: tuple[Fitted, ...] = ()
         if isinstance(task, FitTask):
-            kind = RecurrentRegression if task.learner == "Regression" else LatentModel
+            kind = RecurrentRegression if task.learner in RECURRENT else LatentModel
             models = tuple(_load_whole(kind, directory) for directory in self._model_directories(task))
         return Outcome(self.table(task), models)
 

@@ -27,7 +27,10 @@ ADCB_REMARKS = (
     "tried look worse than any that was, so MAB hardly explores here. MAB (centred), whose prior has the mean and the "
     "variance of the logged rewards, is the fair comparison; claims about MAB are tested on it. LinUCB, whose "
     "ridge prior is centred on 0 as well, does not explore either.",
+    "The latent noise of 0.02 or 0.1 is a standard deviation, as in the released code. The paper calls it a variance, "
+    "which would make the noise as wide as the range of z, or wider.",
 )
+ONLINE_HERE = (MAB_CENTRED, MAB_PRIOR, LIN_UCB)
 ADCB_GROUPS = (
     exchange(BASELINES, MAB, MAB, MAB_CENTRED),
     *(exchange(group, MAB, MAB_CENTRED) for group in (ON_PAPER, ON_OURS, ON_VAE)),
@@ -43,31 +46,37 @@ EXPERIMENT = RegretFigure(
         Claim(
             "offline-beats-online-early-on-adcb",
             "Results, first paragraph",
-            "On ADCB, too, offline and hybrid policies converge faster than the fully online learners.",
+            "On ADCB, too, offline and hybrid policies converge substantially faster than the fully online learners: "
+            "at round 100 they have less than half of the regret.",
             lambda r: [
-                less_regret(r, RELEASED, better, worse, at=0.05)
-                for better in (CPG, FPG, FPG_TS_RELEASED, RECURRENT)
-                for worse in (MAB_CENTRED, MAB_PRIOR, LIN_UCB)
+                less_regret(r, RELEASED, better, worse, at=0.05, times=2)
+                for better in (CPG, FPG_RELEASED, FPG_TS_RELEASED, RECURRENT)
+                for worse in ONLINE_HERE
+            ],
+            contrast=lambda r: [
+                less_regret(r, RELEASED, better, worse, at=0.05) for better in (CPG, FPG) for worse in ONLINE_HERE
             ],
         ),
         Claim(
             "vae-converges-quickly-on-adcb",
             "Results, first paragraph",
             "CPG on the VAE converges quickly on ADCB, against online-only methods.",
-            lambda r: [less_regret(r, RELEASED, Player("CPG", VAE), MAB_CENTRED, at=at) for at in (0.05, 0.25)],
-            remark="By round 2000 the bandit, which has no bias, has caught up.",
-        ),
-        Claim(
-            "regression-starts-well-on-adcb",
-            "Results, third paragraph",
-            "On ADCB the regression does well at first.",
-            lambda r: [less_regret(r, RELEASED, RECURRENT, MAB_CENTRED, at=0.05)],
+            lambda r: [
+                less_regret(r, RELEASED, Player("CPG", VAE), worse, at=at)
+                for at in (0.05, 0.25)
+                for worse in ONLINE_HERE
+            ],
+            remark="At rounds 100 and 500; by round 2000 the bandit, which has no bias, has caught up.",
         ),
         Claim(
             "regression-deteriorates-past-its-training-length",
             "Results, third paragraph",
-            "On ADCB the regression deteriorates beyond the 200 rounds it was trained on.",
-            lambda r: [rate_grows(r, setting, RECURRENT, (0.05, 0.1)) for setting in (RELEASED, PRINTED)],
+            "On ADCB the regression does well at first, and deteriorates beyond the 200 rounds it was trained on.",
+            lambda r: [
+                less_regret(r, RELEASED, RECURRENT, MAB_CENTRED, at=0.05),
+                rate_grows(r, RELEASED, RECURRENT, (0.05, 0.1)),
+            ],
+            contrast=lambda r: [rate_grows(r, PRINTED, RECURRENT, (0.05, 0.1))],
         ),
     ),
 )

@@ -48,6 +48,8 @@ EXPERIMENT = RegretFigure(
             "app:synthetic_stationary",
             "The warm start converges faster than the cold start.",
             lambda r: [less_regret(r, TOY, WARM, COLD, at=0.2, horizon=HORIZON)],
+            remark="At round 200; the curves may cross later.",
+            contrast=lambda r: [less_regret(r, TOY, WARM, COLD, horizon=HORIZON)],
         ),
         Claim(
             "both-contextual-samplers-end-alike",

@@ -72,6 +72,7 @@ EXPERIMENT = Drawing(
             "app:adcb_ate",
             "The continuous latent state of ADCB has two modes.",
             _two_modes,
+            remark="The simulator draws from a mixture of two, so this checks our code and not the paper.",
         ),
     ),
 )

@@ -4,12 +4,13 @@ import numpy as np
 
 from ilb.experiments.claims import Claim, Comparison, compare_fits
 from ilb.experiments.experiment import Drawing, Exhibit
-from ilb.experiments.learners import OURS, TRUE_ENCODER
+from ilb.experiments.learners import OURS, PAPER, TRUE_ENCODER
 from ilb.experiments.results import Estimate, Results, mean_of
 from ilb.experiments.settings import Synthetic
 from ilb.experiments.tasks import FitTask
 from ilb.plots.distributions import plot_sweeps
 
+STANDARD = Synthetic()
 LEARNERS = (OURS, TRUE_ENCODER)
 INSTANCES, LENGTHS, EFFORTS = (10, 25, 50, 100), (10, 25, 50, 200), (0.03, 0.1, 0.3, 1.0)
 SWEEPS: dict[str, tuple[tuple[float, Synthetic, float], ...]] = {
@@ -55,34 +56,41 @@ def _improves(results: Results) -> list[Comparison]:
     return found
 
 
-def _near_one(results: Results) -> list[Comparison]:
-    missing = _affine(results, TRUE_ENCODER, Synthetic(), 1.0) - _affine(results, OURS, Synthetic(), 1.0)
-    return [compare_fits("0.01 minus the affine R² that is missing to the true encoder", 0.01 - missing)]
+def _near(results: Results, learner: str, allowed: float) -> Comparison:
+    best, learned = results.paired_scores("affine_r2", (STANDARD, TRUE_ENCODER), (STANDARD, learner))
+    says = f"{allowed} minus the affine R² that {learner} misses to the true encoder"
+    return compare_fits(says, allowed - (best - learned))
 
 
 EXPERIMENT = Drawing(
     label="thm:id_latent",
     title="Identifiability: recovery of the latent state up to an affine map",
     plan=lambda results: [
-        _task(results, learner, setting, effort)
-        for points in SWEEPS.values()
-        for _, setting, effort in points
-        for learner in LEARNERS
+        *(
+            _task(results, learner, setting, effort)
+            for points in SWEEPS.values()
+            for _, setting, effort in points
+            for learner in LEARNERS
+        ),
+        *(task for learner in (PAPER, *LEARNERS) for task in results.fit_tasks(STANDARD, learner)),
     ],
     draw=_draw,
     claims=(
         Claim(
             "recovery-improves-with-data",
             "thm:id_latent",
-            "The encoder approaches the latent state, up to an affine map, as instances, rows and training grow.",
+            "With our recipe the encoder approaches the latent state, up to an affine map, as instances, rows and "
+            "training grow.",
             _improves,
         ),
         Claim(
             "latent-state-is-recovered",
             "thm:id_latent",
-            "With the logs of the standard setting the latent state is recovered up to an affine map: within 0.01 of "
-            "the R² of the true encoder.",
-            _near_one,
+            "With the logs of the standard setting and our recipe the latent state is recovered up to an affine map: "
+            "within 0.01 of the R² of the true encoder.",
+            lambda r: [_near(r, OURS, 0.01)],
+            remark="The contrasts are with the paper's recipe at its printed width.",
+            contrast=lambda r: [_near(r, PAPER, allowed) for allowed in (0.01, 0.05)],
         ),
     ),
 )

@@ -56,7 +56,8 @@ def _below(results: Results) -> list[Comparison]:
         spare = bound[telling] - gained[telling]
         closest = int(np.argmin(spare / np.maximum(spread[telling], 1e-9)))
         says = f"{SAYS[error]}: bound minus regret, closest of {len(telling)} instances whose bound says something"
-        found.append(Comparison(says, float(spare[closest]), float(spread[telling][closest])))
+        runs = _task(results, error).runs
+        found.append(Comparison(says, float(spare[closest]), float(spread[telling][closest]), runs - 1.0))
     return found
 
 
