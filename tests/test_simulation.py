@@ -34,7 +34,7 @@ def test_chunks_do_not_change_the_results(small_world, small_model):
 
 def test_long_or_wide_instances_are_played_a_few_at_a_time(small_world, small_model, monkeypatch):
     whole = simulate(jr.key(0), small_world, cpg(small_model), 10, 20)
-    one = draw_rounds(instance_keys(jr.key(0), jnp.asarray(0)), small_world, 20)
+    one = draw_rounds(jr.key(0), small_world, jnp.arange(1), 20)
     monkeypatch.setattr(simulation, "MEMORY", 4 * (one.contexts.nbytes + one.rewards.nbytes + one.mean_rewards.nbytes))
     seen = []
     pieces = simulate(jr.key(0), small_world, cpg(small_model), 10, 20, report=lambda *args: seen.append(args[0]))
@@ -44,15 +44,19 @@ def test_long_or_wide_instances_are_played_a_few_at_a_time(small_world, small_mo
     assert simulate(jr.key(0), small_world, cpg(small_model), 2, 20).instances == 2
 
 
-def test_rounds_are_what_the_world_would_give_one_by_one(small_world):
-    keys = instance_keys(jr.key(3), jnp.asarray(2))
-    rounds = draw_rounds(keys, small_world, 6)
-    instance = small_world.sample_instance(keys.instance)
-    np.testing.assert_allclose(rounds.mean_rewards, small_world.mean_rewards(instance), rtol=1e-6)
-    for t in range(6):
-        key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
-        np.testing.assert_allclose(rounds.contexts[t], small_world.emit(key_context, instance), atol=1e-6)
-        np.testing.assert_allclose(rounds.rewards[t], small_world.sample_rewards(key_reward, instance), atol=1e-6)
+@pytest.mark.parametrize("block", [1, 4, 9, 1000])
+def test_rounds_are_what_the_world_would_give_one_by_one(small_world, monkeypatch, block):
+    monkeypatch.setattr(simulation, "BLOCK", block)
+    rounds = draw_rounds(jr.key(3), small_world, jnp.array([4, 2]), 6)
+    for column, number in enumerate((4, 2)):
+        keys = instance_keys(jr.key(3), jnp.asarray(number))
+        instance = small_world.sample_instance(keys.instance)
+        np.testing.assert_allclose(rounds.mean_rewards[column], small_world.mean_rewards(instance), rtol=1e-5)
+        for t in range(6):
+            key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
+            np.testing.assert_allclose(rounds.contexts[t, column], small_world.emit(key_context, instance), atol=1e-6)
+            rewards = small_world.sample_rewards(key_reward, instance)
+            np.testing.assert_allclose(rounds.rewards[t, column], rewards, atol=1e-6)
 
 
 def test_all_policies_face_the_same_instances(small_world, small_model):

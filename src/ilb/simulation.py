@@ -27,6 +27,9 @@ from ilb.types import Report, Step, silent
 CHUNK = 1024
 """Instances played at once: wide enough for vector instructions."""
 
+BLOCK = 20_000
+"""Contexts drawn at once."""
+
 MEMORY = 1 << 28
 """Bytes of drawn rounds at most: fewer instances are played at once where they are long or wide."""
 
@@ -41,24 +44,38 @@ class Played(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """All that could happen to an instance: no action changes what comes later, so it is drawn before any is taken."""
+    """All that could happen to instances: no action changes what comes later, so it is drawn before any is taken.
 
-    contexts: Float[Array, "T d"]
-    rewards: Float[Array, "T K"]
-    mean_rewards: Float[Array, " K"]
+    Time comes first: what a round needs of all instances lies together in memory.
+    """
+
+    contexts: Float[Array, "T *instances d"]
+    rewards: Float[Array, "T *instances K"]
+    mean_rewards: Float[Array, "*instances K"]
 
 
-def draw_rounds(keys: InstanceKeys, environment: AbstractEnvironment, horizon: int) -> Rounds:
-    """Draw an instance, its context in every round, and what each action would bring there."""
-    instance = environment.sample_instance(keys.instance)
+def draw_rounds(
+    key: PRNGKeyArray, environment: AbstractEnvironment, numbers: Int[Array, " instances"], horizon: int
+) -> Rounds:
+    """Draw instances, their contexts in every round, and what each action would bring there."""
+    count = len(numbers)
+    keys = jax.vmap(lambda number: instance_keys(key, number))(numbers)
+    instances = jax.vmap(environment.sample_instance)(keys.instance)
 
-    def draw(t: Int[Array, ""]) -> tuple[Float[Array, " d"], Float[Array, " K"]]:
-        key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))
+    def draw(t: Int[Array, ""], key: PRNGKeyArray, instance: Any) -> tuple[Float[Array, " d"], Float[Array, " K"]]:
+        key_context, key_reward = jr.split(jr.fold_in(key, t))
         return environment.emit(key_context, instance), environment.sample_rewards(key_reward, instance)
 
-    # One round after the other: what random numbers go through then stays in the processor's cache.
-    contexts, rewards = jax.lax.map(draw, jnp.arange(horizon))
-    return Rounds(contexts, rewards, environment.mean_rewards(instance))
+    # Some rounds of all instances at once: enough to vectorise, few enough to stay in the processor's cache.
+    block = max(1, min(horizon, BLOCK // count))
+    of_block = jax.tree.map(lambda leaf: jnp.tile(leaf, (block,) + (1,) * (leaf.ndim - 1)), (keys.rounds, instances))
+
+    def draw_block(first: Int[Array, ""]) -> tuple[Float[Array, "rows d"], Float[Array, "rows K"]]:
+        return jax.vmap(draw)(jnp.repeat(first + jnp.arange(block), count), *of_block)
+
+    drawn = jax.lax.map(draw_block, jnp.arange(0, horizon, block))
+    contexts, rewards = (rows.reshape(-1, count, rows.shape[-1])[:horizon] for rows in drawn)
+    return Rounds(contexts, rewards, jax.vmap(environment.mean_rewards)(instances))
 
 
 def play(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, beliefs: bool = False) -> Played:
@@ -95,18 +112,9 @@ def instance_keys(key: PRNGKeyArray, number: Int[Array, ""]) -> InstanceKeys:
     return InstanceKeys(key_instance, key_rounds, jr.fold_in(key_policy, number))
 
 
-TIME_FIRST = Rounds._make((1, 1, 0))
-"""The axis of instances in a chunk: what a round needs of all of them then lies together in memory."""
-
-
-@eqx.filter_jit
-def _draw_chunk(
-    key: PRNGKeyArray, environment: AbstractEnvironment, numbers: Int[Array, " chunk"], horizon: int
-) -> Rounds:
-    drawn: Rounds = jax.vmap(
-        lambda number: draw_rounds(instance_keys(key, number), environment, horizon), out_axes=TIME_FIRST
-    )(numbers)
-    return drawn
+_draw_chunk = eqx.filter_jit(draw_rounds)
+ONE_INSTANCE = Rounds._make((1, 1, 0))
+"""The axis of instances."""
 
 
 @eqx.filter_jit
@@ -116,14 +124,13 @@ def _play_chunk(
     """Play drawn rounds: the same program for a policy, whatever world they come from."""
     played: Played = jax.vmap(
         lambda number, drawn: play(instance_keys(key, number).decisions, policy, drawn, beliefs),
-        in_axes=(0, TIME_FIRST),
+        in_axes=(0, ONE_INSTANCE),
     )(numbers, rounds)
     return played
 
 
 def _bytes_of_instance(environment: AbstractEnvironment, horizon: int) -> int:
-    keys = instance_keys(jr.key(0), jnp.asarray(0))
-    shapes = eqx.filter_eval_shape(draw_rounds, keys, environment, horizon)
+    shapes = eqx.filter_eval_shape(draw_rounds, jr.key(0), environment, jnp.arange(1), horizon)
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
