@@ -155,7 +155,7 @@ def test_short_and_unequal_histories_are_learned_from():
     lengths = np.random.default_rng(0).integers(1, 10, size=1000)
     training = record(jr.key(1), world, UniformLogging(4), 1000, lengths)
     test = record(jr.key(2), world, UniformLogging(4), 300, 40)
-    recipe = TiedRecipe(layers=3, training=Recipe(800, CosineAdam(0.03), score_every=400))
+    recipe = TiedRecipe(layers=3, training=Recipe(400, CosineAdam(0.03), score_every=200))
     encoder = recipe.train(jr.split(jr.key(0), 1), [training.logs], 3)[0].encoder
 
     def unexplained(values):

@@ -18,7 +18,7 @@ from ilb.experiments.store import Store
 SPREAD = RegretFigure(
     label="spread",
     title="many small tasks of one program",
-    panels=tuple(Panel(f"{std}", Synthetic(reward_std=std)) for std in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
+    panels=tuple(Panel(f"{std}", Synthetic(reward_std=std)) for std in (0.1, 0.2, 0.3, 0.4, 0.5)),
     groups=(Group("", (Player("MAB"),)),),
 )
 

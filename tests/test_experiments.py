@@ -44,6 +44,7 @@ from ilb.offline.encoder_recipe import fit_keys, split_each
 from ilb.offline.scores import FitScores
 from ilb.offline.tied import TiedRecipe
 from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
+from ilb.recurrent import RecurrentRegression
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parents[2] / "shared" / "paper" / "identifiable-latent-bandits.tex"
@@ -196,10 +197,10 @@ def covering(results):
     for experiment in ALL:
         chosen[experiment.label] = []
         for task in sorted(experiment.tasks(results), key=cost):
-            if getattr(task, "learner", None) in (PAPER_WIDE, VAE_RELEASED, REGRESSION_SORTED):
+            model = getattr(task, "learner", getattr(task, "model", None))
+            if model in (PAPER_WIDE, VAE_RELEASED, REGRESSION_SORTED):
                 continue  # the same recipes with other numbers
-            kinds = {type(task), type(task.setting), experiment.label}
-            kinds.add(getattr(task, "learner", getattr(task, "model", None)))
+            kinds = {type(task), type(task.setting), experiment.label, model}
             if not kinds <= seen:
                 seen |= kinds
                 chosen[experiment.label].append(task)
@@ -362,6 +363,14 @@ def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
     assert about["cpu_seconds"] == 1.5
     assert about["warnings"] == ["careful"]
     assert about["content"]["policy"] == "MAB"
+
+
+@pytest.mark.parametrize("learner", learners.RECURRENT)
+def test_every_recurrent_learner_is_read_back(tmp_path, small_network, learner):
+    store, task = Store(tmp_path), FitTask(Synthetic(), learner, (0,))
+    store.put(task, Outcome(pa.table({"seed": [0]}), (small_network,)))
+    (network,) = store.get(task).models
+    assert isinstance(network, RecurrentRegression)
 
 
 def test_a_changed_recipe_is_another_task(monkeypatch):
