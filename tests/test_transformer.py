@@ -32,7 +32,7 @@ def people():
 def test_it_works_in_a_pipeline_with_names_of_people_as_targets(people):
     X, person, z = people
     pipeline = make_pipeline(
-        MinMaxScaler(), MeanContrastive(n_components=2, recipe=TiedRecipe(layers=3, training=Recipe(600)))
+        MinMaxScaler(), MeanContrastive(n_components=2, recipe=TiedRecipe(layers=3, training=Recipe(300)))
     )
     encodings = pipeline.fit(X, person).transform(X)
     assert encodings.shape == (1800, 2)
