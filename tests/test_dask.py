@@ -2,11 +2,13 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from distributed import Client, LocalCluster
 
 from ilb.errors import IlbError
+from ilb.experiments import workers
 from ilb.experiments.experiment import Group, Panel, RegretFigure
 from ilb.experiments.players import Player
 from ilb.experiments.results import Results
@@ -49,12 +51,22 @@ def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path):
         Client(cluster) as client,
     ):
         killer = Killer(client)
-        assert not run([SPREAD], there, backend="dask", monitor=killer)
+        first = replace(SPREAD, panels=SPREAD.panels[:1])
+        assert not run([first], there, backend="dask")  # on the cluster that the caller is connected to
+        assert not run([SPREAD], there, backend="dask", cluster=cluster.scheduler_address, monitor=killer)
     assert killer.killed
-    assert killer.tasks == len(SPREAD.panels)
+    assert killer.tasks == len(SPREAD.panels) - 1
     for wave in plan([SPREAD], here):
         for task in wave:
             assert here.store.table(task).equals(there.store.table(task))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "ANSWER_WITHIN", "1s")
+    for wrong in ("tcp://127.0.0.1:1", "nonsense://x"):
+        with pytest.raises(IlbError, match=f"no Dask scheduler answers at {wrong}"):
+            run([SPREAD], Results(Store(tmp_path), Size(0.001)), backend="dask", cluster=wrong)
 
 
 def test_dask_without_a_cluster_says_what_is_missing(tmp_path):

@@ -60,7 +60,10 @@ def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
         below = [f"{label}\n{shorten(title, room, placeholder='…')}" for label, title, *_ in rows]
         table = _listed([[first, *row[2:]] for first, row in zip(below, rows, strict=True)], scale)
     results.print(table)
-    say("Fits are shared between experiments; CPU minutes are measured where everything is stored, else estimated.")
+    say(
+        "A fit or a play is that of up to five worlds at once. Fits are shared between experiments; CPU minutes are "
+        "measured where everything is stored, else estimated roughly."
+    )
 
 
 def _needs(experiments: Sequence[Experiment], found: Results) -> list[str]:

@@ -79,7 +79,7 @@ def write_report(
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     page = Page(
         "Identifiable Latent Bandits, reproduced",
-        f"{_what(done)} beside what this library gives, and {counted(len(judged), 'claim')} with a verdict.",
+        f"{_what(done)}{_judged(judged)}.",
     )
     _write_summary(page, judged, results)
     page.contents([(experiment.label, experiment.title) for experiment in done])
@@ -97,6 +97,10 @@ def write_report(
     return judged
 
 
+def _judged(judged: Sequence[Judged]) -> str:
+    return f" beside what this library gives, and {counted(len(judged), 'claim')} with a verdict" if judged else ""
+
+
 def _is_all(experiments: Sequence[Experiment]) -> bool:
     return {experiment.label for experiment in experiments} >= set(EXPERIMENTS)
 
@@ -105,8 +109,9 @@ def _what(shown: Sequence[Experiment]) -> str:
     """Name what the report holds, which may be less than what earlier commands left in the directory."""
     if _is_all(shown):
         return "All tables and figures of the paper"
-    labels = ", ".join(experiment.label for experiment in shown)
-    return f"This report holds {labels or 'nothing yet'}: tables and figures of the paper"
+    labels = ", ".join(experiment.label for experiment in shown) or "nothing yet"
+    of_the_paper = all(experiment.label in EXPERIMENTS for experiment in shown)
+    return f"This report holds {labels}" + (": tables and figures of the paper" if of_the_paper else "")
 
 
 def _again(experiments: Sequence[Experiment], results: Results) -> str:
@@ -139,8 +144,9 @@ def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> No
             "everything works and says nothing about the paper."
         )
     page.paragraph(_counts([j.judgement.verdict for j in judged]))
-    rows = [[j.judgement.verdict, j.claim.says, j.label] for j in judged]
-    page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
+    if judged:
+        rows = [[j.judgement.verdict, j.claim.says, j.label] for j in judged]
+        page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
 
 
 def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> None:

@@ -14,6 +14,7 @@ from joblib import parallel_config
 from ilb.errors import IlbError
 
 BACKENDS = ("loky", "dask", "ray")
+ANSWER_WITHIN = "10s"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
@@ -72,7 +73,13 @@ def _dask_client(cluster: str | None) -> Iterator[None]:
     if cluster is None:
         yield  # the caller is connected
     else:
-        with Client(cluster):  # type: ignore[no-untyped-call]
+        try:
+            client = Client(cluster, timeout=ANSWER_WITHIN, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise IlbError(
+                f"no Dask scheduler answers at {cluster} ({error}). Start one with: dask scheduler."
+            ) from error
+        with client, client.as_current():
             yield
 
 

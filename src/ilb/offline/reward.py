@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
+from ilb.logs.messages import counted
 from ilb.model import LinearReward
 from ilb.types import RewardModel
 
@@ -81,7 +82,7 @@ def fit_linear_reward(
     totals = np.array([cells.rows[g].sum() for g in groups])
     rare = (totals < RARE_FACTOR * (dim + 1)) | (np.array([len(g) for g in groups]) < 2 * (dim + 1))
     if np.any(rare):
-        _warn_rare(labels, totals, rare, dim)
+        _warn_rare(labels, cells, rare, dim)
 
     grams = np.stack([(features[g] * cells.rows[g, None]).T @ features[g] for g in groups])
     moments = np.stack([features[g].T @ (cells.rows[g] * cells.mean[g]) for g in groups])
@@ -183,12 +184,14 @@ def _prior(coefficients: Float[np.ndarray, "well n+1"], cells: Cells) -> tuple[n
     return coefficients.mean(axis=0), np.diag([*[variances[:-1].mean()] * slopes, variances[-1]])
 
 
-def _warn_rare(labels: Sequence[Any], rows: np.ndarray, rare: np.ndarray, dim: int) -> None:
-    listed = ", ".join(f"{labels[a]!r} ({rows[a]} rows)" for a in np.flatnonzero(rare)[:5])
+def _warn_rare(labels: Sequence[Any], cells: Cells, rare: np.ndarray, dim: int) -> None:
+    counts = ((labels[int(a)], cells.rows[cells.action == a]) for a in np.flatnonzero(rare)[:5])
+    listed = ", ".join(f"{label!r} ({rows.sum()} rows of {counted(len(rows), 'instance')})" for label, rows in counts)
     more = f" and {rare.sum() - 5} more" if rare.sum() > 5 else ""
     warnings.warn(
-        f"{rare.sum()} of {len(labels)} actions have too few rewards for {dim + 1} coefficients of their own: "
-        f"{listed}{more}. They are shrunk towards the other actions; drop them, merge them, or collect more rows.",
+        f"{rare.sum()} of {len(labels)} actions have too few rewards, or rewards of too few instances, for {dim + 1} "
+        f"coefficients of their own: {listed}{more}. They are shrunk towards the other actions; drop them, merge them, "
+        f"or collect more (at least {RARE_FACTOR * (dim + 1)} rows of {2 * (dim + 1)} instances).",
         RareActionWarning,
         stacklevel=4,
     )

@@ -48,7 +48,7 @@ EXPERIMENT = RegretFigure(
             "app:synthetic_stationary",
             "The warm start converges faster than the cold start.",
             lambda r: [less_regret(r, TOY, WARM, COLD, at=0.2, horizon=HORIZON)],
-            remark="At round 200; the curves may cross later.",
+            remark="In the first fifth; the curves cross later.",
             contrast=lambda r: [less_regret(r, TOY, WARM, COLD, horizon=HORIZON)],
         ),
         Claim(
