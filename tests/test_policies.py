@@ -13,10 +13,17 @@ from ilb.online.roster import build_policies
 from ilb.simulation import instance_keys, simulate
 from ilb.types import Step
 
+TRACED: list[str] = []
+"""A word for each program made of a round."""
+
 
 def one_round(policy, state, key, context, allowed, reward):
+    TRACED.append(type(policy).__name__)
     state, choice = policy.decide(key, state, context, allowed)
     return policy.learn(state, Step(context, choice.action, reward)), choice
+
+
+STEP = jax.jit(one_round)
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +51,9 @@ def played(small_world):
 
 def play_out(policy, rounds, allowed):
     """Play ten rounds one call at a time."""
-    step = jax.jit(one_round)
     state, actions = policy.init(), []
     for t, (context, reward) in enumerate(zip(*rounds, strict=True)):
-        state, choice = step(policy, state, jr.key(t), context, allowed, reward)
+        state, choice = STEP(policy, state, jr.key(t), context, allowed, reward)
         actions.append(int(choice.action))
     return state, actions
 
@@ -124,19 +130,15 @@ def refitted_roster(small_world, small_logs, small_network):
     return build_policies(prepare_ingredients(refitted, other_logs, horizon=300, states=6, seed=1, recurrent=network))
 
 
-def test_a_refit_does_not_recompile(policy, refitted_roster, request):
+def test_a_refit_does_not_recompile(policy, refitted_roster, rounds, everything, request):
     """Another model with the same shapes runs in the program that was compiled for the first."""
     other = refitted_roster[request.node.callspec.params["policy"]]
-    traces = []
-
-    @jax.jit
-    def decide(policy, state, context):
-        traces.append(1)
-        return policy.decide(jr.key(0), state, context, jnp.ones(5, bool))[1].action
-
-    for built in (policy, other):
-        decide(built, built.init(), jnp.ones(3))
-    assert len(traces) == 1
+    context, reward = (part[0] for part in rounds)
+    STEP(policy, policy.init(), jr.key(0), context, everything, reward)
+    traced = len(TRACED)
+    assert traced > 0
+    STEP(other, other.init(), jr.key(0), context, everything, reward)
+    assert len(TRACED) == traced
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(ingredients):
