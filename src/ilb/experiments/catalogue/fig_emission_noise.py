@@ -2,7 +2,7 @@
 
 from ilb.experiments.claims import Claim, Comparison, grows_more, less_regret, regret_grows
 from ilb.experiments.experiment import Group, Panel, RegretFigure
-from ilb.experiments.groups import MAB, ON_ORACLE, ON_OURS, ON_PAPER, ON_VAE, RECURRENT, on_model
+from ilb.experiments.groups import AS_RELEASED, MAB, ON_ORACLE, ON_OURS, ON_PAPER, ON_VAE, RECURRENT, on_model
 from ilb.experiments.learners import PAPER, VAE
 from ilb.experiments.players import ORACLE, Player
 from ilb.experiments.results import Results
@@ -12,7 +12,6 @@ LOW, MIDDLE, HIGH = (Synthetic(context_noise_std=std) for std in (0.25, 0.5, 1.0
 CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 
 LEVELS = (LOW, MIDDLE, HIGH)
-POLICIES = ("CPG", "FPG (released)", "FPG-TS (released)")
 
 
 def _overtakes(results: Results, better: Player, worse: Player) -> list[Comparison]:
@@ -51,7 +50,7 @@ EXPERIMENT = RegretFigure(
             "The oracle, which inverts the emission without knowing of the noise, gets worse and worse.",
             lambda r: [
                 regret_grows(r, player, less, more, says)
-                for player in on_model(ORACLE, *POLICIES)
+                for player in on_model(ORACLE, *AS_RELEASED)
                 for less, more, says in ((LOW, MIDDLE, "noise 0.5 minus 0.25"), (MIDDLE, HIGH, "noise 1 minus 0.5"))
             ],
         ),
@@ -90,7 +89,7 @@ EXPERIMENT = RegretFigure(
             lambda r: [
                 less_regret(r, setting, Player(policy, VAE), Player(policy, PAPER))
                 for setting in LEVELS
-                for policy in POLICIES
+                for policy in AS_RELEASED
             ],
             contrast=lambda r: [less_regret(r, setting, Player("FPG", VAE), FPG) for setting in LEVELS],
         ),

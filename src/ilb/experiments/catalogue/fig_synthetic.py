@@ -3,6 +3,7 @@
 from ilb.experiments.claims import Claim, Comparison, less_regret, rate_falls, small_bias
 from ilb.experiments.experiment import Panel, RegretFigure
 from ilb.experiments.groups import (
+    AS_RELEASED,
     BASELINES,
     MAB,
     ON_ORACLE,
@@ -23,8 +24,7 @@ CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 RELEASED_WIDTH = on_model(PAPER_WIDE, "CPG", "FPG (released)")
 RECURRENT_SORTED = Player(REGRESSION, REGRESSION_SORTED)
 
-RELEASED = ("CPG", "FPG (released)", "FPG-TS (released)")
-ON_LATENT_MODELS = (*on_model(PAPER, *RELEASED), *on_model(VAE, *RELEASED))
+ON_LATENT_MODELS = (*on_model(PAPER, *AS_RELEASED), *on_model(VAE, *AS_RELEASED))
 PANELS = (
     Panel("Gaussian (standard)", STANDARD),
     Panel("Laplace, scale 1", Synthetic(noise="laplace")),
@@ -69,8 +69,8 @@ EXPERIMENT = RegretFigure(
             "Policies on the true model do better than all others.",
             lambda r: [
                 less_regret(r, STANDARD, Player(policy, ORACLE), other)
-                for policy in RELEASED
-                for other in (*on_model(PAPER, *RELEASED), *on_model(VAE, *RELEASED), RECURRENT, *ONLINE)
+                for policy in AS_RELEASED
+                for other in (*on_model(PAPER, *AS_RELEASED), *on_model(VAE, *AS_RELEASED), RECURRENT, *ONLINE)
             ],
             contrast=lambda r: [
                 less_regret(r, STANDARD, Player(policy, ORACLE), Player(policy, model))
