@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench bench-online clean
+.PHONY: demo test check bench bench-online bench-figure clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -21,6 +21,9 @@ bench: $(READY)  # the offline stage: quality, speed, memory
 
 bench-online: $(READY) .venv-peers/.ready  # the online stage: regret, speed, other libraries
 	$(BIN)/python -m benchmarks.online $(ARGS)
+
+bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
+	$(BIN)/python -m benchmarks.figures $(ARGS)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ILB needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'

@@ -17,6 +17,7 @@ from ilb.experiments.experiment import Exhibit, Experiment, RegretFigure, ScoreT
 from ilb.experiments.results import Results
 from ilb.experiments.runner import Failure, plan
 from ilb.experiments.size import Size
+from ilb.experiments.tasks import PlayTask
 from ilb.logs.messages import counted
 from ilb.plots.panels import DIRECT_FLOOR
 from ilb.plots.regret import save_figure, svg_of
@@ -63,9 +64,9 @@ def _begun(experiment: Experiment, results: Results) -> bool:
     return enough(task in results.store for task in experiment.tasks(results))
 
 
-def cpu_seconds(experiments: Sequence[Experiment], results: Results) -> float:
-    """Add up what the tasks of experiments took, each once."""
-    tasks = [task for wave in plan(experiments, results) for task in wave if task in results.store]
+def cpu_seconds(experiments: Sequence[Experiment], results: Results, kind: type | None = None) -> float:
+    """Add up what the tasks of experiments, or those of one kind, took, each once."""
+    tasks = [task for task in _tasks(experiments, results) if kind is None or isinstance(task, kind)]
     return float(sum(results.store.about(task)["cpu_seconds"] for task in tasks))
 
 
@@ -176,10 +177,13 @@ def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, 
         f"{_rounds(experiments, size)}. All policies meet the same instances, contexts and rewards. Standard errors "
         "are the larger of those over worlds and over instances; fits are compared seed by seed."
     )
+    parts = [(experiment.label, [experiment]) for experiment in experiments]
     page.table(
-        ["experiment", "CPU minutes, with the fits it shares"],
-        [[experiment.label, f"{cpu_seconds([experiment], results) / 60:.1f}"] for experiment in experiments]
-        + [["all, each task once", f"{cpu_seconds(experiments, results) / 60:.1f}"]],
+        ["experiment", "CPU minutes, with the fits it shares", "of them playing"],
+        [
+            [name, *(f"{cpu_seconds(part, results, kind) / 60:.1f}" for kind in (None, PlayTask))]
+            for name, part in [*parts, ("all, each task once", list(experiments))]
+        ],
     )
     versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
     page.paragraph(f"ilb {__version__}, Python {platform.python_version()}, {versions}; {platform.machine()}.")
