@@ -14,7 +14,7 @@ from benchmarks.peers import measure
 from benchmarks.targets import Target
 from ilb import fit
 from ilb.environments.specification import SyntheticSpecification
-from ilb.live import LiveBandit
+from ilb.live.bandit import LiveBandit
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg_ts_released
 
 ROUNDS = 1000

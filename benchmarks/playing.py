@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.targets import Target
 from ilb import fit
 from ilb.environments.specification import SyntheticSpecification
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
 from ilb.networks import ComposedEncoder, MaxoutMLP
 from ilb.online.roster import LATENT_POLICIES
 from ilb.simulation import simulate

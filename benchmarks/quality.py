@@ -13,7 +13,7 @@ from benchmarks.targets import Target
 from ilb import LatentModel, PaperRecipe, TiedRecipe, deep_tied_recipe, fit_many, reference_models, score_model
 from ilb.environments import Recording
 from ilb.environments.specification import Recorded, SyntheticSpecification
-from ilb.offline.encoder_recipe import EncoderRecipe
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.scores import FitScores, Truth
 
 WORLDS = 10

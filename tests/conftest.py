@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from ilb.environments import UniformLogging, draw_world, record
+from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.fit import complete_model
-from ilb.offline.ingredients import prepare_ingredients
 from ilb.offline.regression import RegressionRecipe, fit_regression
 from ilb.offline.training import CosineAdam, Recipe
 from ilb.online.roster import ROSTER, build_policies

@@ -12,10 +12,10 @@ from scipy import stats
 
 from ilb.cli import main
 from ilb.environments import UniformLogging, adcb_confounded_logging, adcb_world, record, record_adcb
-from ilb.environments.adcb_biomarkers import interpolate
-from ilb.environments.adcb_parameters import adcb_parameters, as_array
-from ilb.environments.adcb_recording import ROLES
-from ilb.environments.adcb_specification import AdcbSpecification
+from ilb.environments.adcb.biomarkers import interpolate
+from ilb.environments.adcb.patients import adcb_parameters, as_array
+from ilb.environments.adcb.recording import ROLES
+from ilb.environments.adcb.specification import AdcbSpecification
 from ilb.errors import IdentifiabilityWarning, WorldError
 from ilb.logs import Logs
 from ilb.offline.scores import reference_models

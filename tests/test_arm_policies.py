@@ -9,10 +9,10 @@ import pytest
 from scipy import integrate, stats
 
 from ilb.environments import adcb_world, draw_world
-from ilb.model import LatentModel
+from ilb.models.baselines import RewardScale
+from ilb.models.latent import LatentModel
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
 from ilb.online.rules import BeliefPolicy, Thompson
-from ilb.priors import RewardScale
 from ilb.simulation import simulate
 from ilb.types import Step
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ilb.cholesky import WRITTEN_OUT, cholesky, solve_lower, solve_upper
+from ilb.online.cholesky import WRITTEN_OUT, cholesky, solve_lower, solve_upper
 from ilb.online.linear import lin_ucb
 from ilb.simulation import Rounds, play
 

@@ -200,7 +200,7 @@ def test_a_stop_says_whether_something_was_written(ilb, tmp_path, monkeypatch, w
             out.mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ilb.cli.work.fit_table", interrupted)
+    monkeypatch.setattr("ilb.cli.commands.fit_table", interrupted)
     assert said in ilb("fit", "logs.csv", *COLUMNS, "--out", "model", cwd=tmp_path, expect=130)
 
 

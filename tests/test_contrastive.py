@@ -14,7 +14,7 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import Affine, MaxoutMLP
-from ilb.offline.contrastive import (
+from ilb.offline.encoders.contrastive import (
     Episode,
     TiedContrast,
     TiedParams,
@@ -22,9 +22,9 @@ from ilb.offline.contrastive import (
     draw_episode,
     pad_histories,
 )
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.scores import align
-from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Recipe
 
 

@@ -8,14 +8,14 @@ import pytest
 from distributed import Client, LocalCluster
 
 from ilb.errors import IlbError
-from ilb.experiments import workers
-from ilb.experiments.experiment import Group, Panel, RegretFigure
-from ilb.experiments.players import Player
-from ilb.experiments.results import Results
-from ilb.experiments.runner import plan, run
-from ilb.experiments.settings import Synthetic
-from ilb.experiments.size import Size
-from ilb.experiments.store import Store
+from ilb_paper import workers
+from ilb_paper.experiment import Group, Panel, RegretFigure
+from ilb_paper.players import Player
+from ilb_paper.results import Results
+from ilb_paper.runner import plan, run
+from ilb_paper.settings import Synthetic
+from ilb_paper.size import Size
+from ilb_paper.store import Store
 
 SPREAD = RegretFigure(
     label="spread",

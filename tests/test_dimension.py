@@ -6,7 +6,7 @@ import pytest
 
 from ilb import FitError, choose_latent_dim
 from ilb.environments import UniformLogging, draw_world, record
-from ilb.offline.tied import TiedRecipe
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Recipe
 
 

@@ -14,9 +14,10 @@ from scipy.special import logsumexp
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.model import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.baselines import DiscreteStates
+from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import IdentityEncoder
-from ilb.offline.states import (
+from ilb.offline.discrete_states import (
     Mixture,
     climb,
     evaluate,
@@ -26,7 +27,6 @@ from ilb.offline.states import (
     tabulate_rewards,
 )
 from ilb.online.discrete import MixtureRewards, mts, mucb
-from ilb.priors import DiscreteStates
 from ilb.types import Step
 
 # Three states, five actions; the last two actions are the best of no state.

@@ -10,13 +10,13 @@ from ilb import FitError, LatentModel, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.networks import random_maxout_mlp
+from ilb.offline.encoders.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encodings import encode_contexts, instance_means
-from ilb.offline.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
-from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Recipe
-from ilb.offline.vae import GaussianLikelihood, VAERecipe
 
 SMALL = {
     "tied": TiedRecipe(layers=3, training=Recipe(400, CosineAdam(0.03), score_every=200)),

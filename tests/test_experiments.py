@@ -14,13 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
-from ilb.environments.adcb_patients import adcb_population
+from ilb.environments.adcb.patients import adcb_population
 from ilb.errors import IlbError
-from ilb.experiments import exhibits, learners, tasks
-from ilb.experiments.catalogue import EXPERIMENTS
-from ilb.experiments.claims import Claim, Comparison, combine, compare, compare_fits, less_regret
-from ilb.experiments.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
-from ilb.experiments.learners import (
+from ilb.models.recurrent import RecurrentRegression
+from ilb.offline import training
+from ilb.offline.encoders.recipe import fit_keys, split_each
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.scores import FitScores
+from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
+from ilb_paper import learners, tasks
+from ilb_paper.catalogue import EXPERIMENTS
+from ilb_paper.claims import Claim, Comparison, combine, compare, compare_fits, less_regret
+from ilb_paper.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
+from ilb_paper.learners import (
     MEAN_CONTEXTS,
     OURS,
     PAPER,
@@ -30,21 +36,15 @@ from ilb.experiments.learners import (
     TRUE_ENCODER,
     VAE_RELEASED,
 )
-from ilb.experiments.players import Player
-from ilb.experiments.reproduction import _counts, write_report
-from ilb.experiments.results import Results, clustered
-from ilb.experiments.runner import plan, run
-from ilb.experiments.settings import Adcb, Stationary, Synthetic, describe_setting
-from ilb.experiments.size import Size
-from ilb.experiments.store import Store
-from ilb.experiments.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
-from ilb.experiments.truth_tasks import BoundTask
-from ilb.offline import training
-from ilb.offline.encoder_recipe import fit_keys, split_each
-from ilb.offline.scores import FitScores
-from ilb.offline.tied import TiedRecipe
-from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
-from ilb.recurrent import RecurrentRegression
+from ilb_paper.players import Player
+from ilb_paper.report import _counts, write_report
+from ilb_paper.results import Results, clustered
+from ilb_paper.runner import plan, run
+from ilb_paper.settings import Adcb, Stationary, Synthetic, describe_setting
+from ilb_paper.simulation_tasks import BoundTask
+from ilb_paper.size import Size
+from ilb_paper.store import Store
+from ilb_paper.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parents[2] / "shared" / "paper" / "identifiable-latent-bandits.tex"
@@ -101,7 +101,7 @@ def filled(tmp_path_factory):
 
 @pytest.mark.parametrize("label", EXPERIMENTS)
 def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, label, monkeypatch):
-    monkeypatch.setattr(exhibits, "plot_panels", lambda grid: Figure())  # the report below draws them all
+    monkeypatch.setattr(presentation, "plot_panels", lambda grid: Figure())  # the report below draws them all
     experiment = EXPERIMENTS[label]
     results = fill(Untrained(tmp_path), [experiment], Size(0.2))
     exhibit = experiment.show(results)

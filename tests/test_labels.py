@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ilb.errors import LogsError
-from ilb.labels import as_label, decode_label, encode_label, is_missing
+from ilb.logs.labels import as_label, decode_label, encode_label, is_missing
 
 scalars = st.one_of(
     st.none(),

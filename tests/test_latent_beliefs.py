@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from ilb.environments import draw_leaky_reward, draw_world
-from ilb.model import LatentModel, LinearReward, NoiseLevels
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
 from ilb.online.evidence import add_encoding, add_reward, no_evidence
 from ilb.online.latent import (

@@ -11,7 +11,7 @@ import pytest
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.offline.warm_start import fit_context_regression
+from ilb.offline.baselines import fit_context_regression
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
 from ilb.types import Step
 

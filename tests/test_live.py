@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import DecisionError, LogsError, LogsWarning, SchemaError
-from ilb.live import LiveBandit
-from ilb.live_programs import decision_key, instance_stream
+from ilb.live.bandit import LiveBandit
+from ilb.live.programs import decision_key, instance_stream, pack, packing_of, unpack
 from ilb.logs import Logs
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.latent import calibrated, calibrated_ts, cpg
 from ilb.online.rules import PROPENSITY_POINTS
-from ilb.packing import pack, packing_of, unpack
 from ilb.types import Step
 
 

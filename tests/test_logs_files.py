@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-import ilb.labels
 import ilb.logs
+import ilb.logs.labels
 from ilb.errors import LogsError, LogsWarning
 from ilb.logs import Logs
 
@@ -96,7 +96,7 @@ def test_a_file_with_only_a_header_is_an_empty_table(tmp_path):
 
 
 MODULES = [
-    ilb.labels,
+    ilb.logs.labels,
     *(importlib.import_module(f"ilb.logs.{m.name}") for m in pkgutil.iter_modules(ilb.logs.__path__)),
 ]
 

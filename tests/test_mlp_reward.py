@@ -14,13 +14,13 @@ from sklearn.neural_network import MLPRegressor
 from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, record
 from ilb.errors import DecisionError, IlbWarning, RareActionWarning
 from ilb.logs import Logs
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
 from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
-from ilb.offline.encoder_recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
-from ilb.offline.mlp_reward import CellGrid, MLPRewardRecipe, RewardLoss, decayed_mlp_recipe
-from ilb.offline.reward import Cells, reward_cells
-from ilb.offline.reward_recipe import LinearRewardRecipe, RewardTask
+from ilb.offline.rewards.linear import Cells, reward_cells
+from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, decayed_mlp_recipe
+from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardTask
 from ilb.offline.training import Adam, Curve, Recipe
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
 from ilb.types import silent

@@ -18,12 +18,12 @@ import pytest
 from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, record
 from ilb.errors import ModelFileError
 from ilb.logs import Logs
-from ilb.model import LatentModel, NoiseLevels, Provenance
+from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp
-from ilb.offline.encoder_recipe import describe_recipe
+from ilb.offline.encoders.paper import PaperRecipe
+from ilb.offline.encoders.recipe import describe_recipe
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import complete_model
-from ilb.offline.paper import PaperRecipe
-from ilb.offline.tied import TiedRecipe
 
 DIM, ACTIONS = 3, 4
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)

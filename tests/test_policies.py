@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ilb.errors import DecisionError
+from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.fit import complete_model
-from ilb.offline.ingredients import prepare_ingredients
 from ilb.online.roster import build_policies
 from ilb.simulation import instance_keys, simulate
 from ilb.types import Step

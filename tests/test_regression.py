@@ -8,17 +8,24 @@ import pytest
 
 from ilb.environments import UniformLogging, record
 from ilb.errors import DecisionError, FitError, ModelFileError
-from ilb.live import LiveBandit
+from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs, NumericColumn, Schema
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
+from ilb.models.recurrent import GRULayer, random_recurrent_regression
 from ilb.networks import Affine
-from ilb.offline.regression import PrefixLoss, RegressionRecipe, RewardedHistories, fit_regression, fit_regression_many
-from ilb.offline.regression_scores import predict_prefixes, score_regression
+from ilb.offline.regression import (
+    PrefixLoss,
+    RegressionRecipe,
+    RewardedHistories,
+    fit_regression,
+    fit_regression_many,
+    predict_prefixes,
+    score_regression,
+)
 from ilb.offline.scores import Truth
 from ilb.offline.training import CosineAdam, Recipe
 from ilb.online.recurrent import regression_policy
 from ilb.online.roster import ROSTER, build_policies
-from ilb.recurrent import GRULayer, random_recurrent_regression
 from ilb.types import Step
 
 TINY = RegressionRecipe(layers=1, hidden=3, training=Recipe(4, CosineAdam(0.05), score_every=2))
@@ -162,7 +169,7 @@ def test_logs_without_rewards_are_refused():
 
 
 def test_scores_are_those_of_the_last_prefix_or_of_all(monkeypatch):
-    monkeypatch.setattr("ilb.offline.regression_scores.INSTANCES_AT_ONCE", 2)
+    monkeypatch.setattr("ilb.offline.regression.INSTANCES_AT_ONCE", 2)
     rng = np.random.default_rng(3)
     lengths, network = [4, 1, 3], random_network()
     context, action, reward = rng.normal(size=(8, 3)), rng.integers(0, 5, 8), rng.normal(size=8)

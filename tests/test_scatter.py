@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from ilb.networks import Affine
 from ilb.offline import encodings as encodings_module
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.whitening import fit_whitening
+from ilb.offline.scaling import fit_whitening
 
 W = np.array([[1.0, 0.4], [0.4, 0.5]])
 S = np.array([[2.0, -0.6], [-0.6, 0.3]])

@@ -8,7 +8,7 @@ import pytest
 
 from ilb.environments import UniformLogging, draw_stationary_world, record
 from ilb.errors import WorldError
-from ilb.offline.warm_start import fit_context_regression
+from ilb.offline.baselines import fit_context_regression
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import cpg
 from ilb.online.linear import lin_ts, lin_ucb, stationary_policies, widened_lin_ts

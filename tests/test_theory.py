@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from ilb.environments import GaussianNoise, SyntheticWorld, draw_world
 from ilb.environments.perturbed import ShiftedLatents
-from ilb.model import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import IdentityEncoder
 from ilb.online.latent import PrintedBelief, cpg
 from ilb.simulation import simulate

@@ -14,12 +14,8 @@ from sklearn.decomposition import PCA
 from ilb import LatentModel, fit
 from ilb.logs import Logs
 from ilb.networks import Affine, DenseMLP
-from ilb.offline.encoder_recipe import whiten
-from ilb.offline.encodings import encode_contexts
-from ilb.offline.holding_out import hold_out
-from ilb.offline.scaling import MinMax, Standardised, Whitened
-from ilb.offline.training import Adam, CosineAdam, Recipe, minimise
-from ilb.offline.vae import (
+from ilb.offline.encoders.recipe import whiten
+from ilb.offline.encoders.vae import (
     ContextRows,
     GaussianLikelihood,
     NegativeELBO,
@@ -28,8 +24,10 @@ from ilb.offline.vae import (
     divergence_from_prior,
     stack_contexts,
 )
-from ilb.offline.vae_released import SigmoidSquares, released_vae_recipe
-from ilb.offline.whitening import fit_whitening
+from ilb.offline.encodings import encode_contexts
+from ilb.offline.scaling import MinMax, Standardised, Whitened, fit_whitening
+from ilb.offline.training import Adam, CosineAdam, Recipe, hold_out, minimise
+from ilb_paper.released import SigmoidSquares, released_vae_recipe
 
 STD = 0.5
 
@@ -148,7 +146,7 @@ def test_no_instance_is_both_trained_on_and_held_out(logs, monkeypatch):
     def look(keys, loss, params, data, recipe, *, validation, report):
         raise Seen([rows_of(part.inputs[0, : part.rows[0]]) for part in (data, validation)])
 
-    monkeypatch.setattr("ilb.offline.vae.minimise_many", look)
+    monkeypatch.setattr("ilb.offline.encoders.vae.minimise_many", look)
     with pytest.raises(Seen) as seen:
         VAERecipe(validation_share=0.2).train(jr.key(3)[None], [logs], 3)
     kept, held = seen.value.args[0]

@@ -7,8 +7,8 @@ import pytest
 from ilb import LatentModel, Logs, WithContexts, fit, reference_models, score_model
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts
-from ilb.offline.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Recipe
 
 QUICK = TiedRecipe(layers=2, width=2, training=Recipe(150, CosineAdam(0.03), score_every=150))

@@ -1,6 +1,5 @@
 """The names that `import ilb` gives, with all that is behind them; `ilb` itself loads them when they are asked for."""
 
-from ilb.decision import Decision
 from ilb.errors import (
     DecisionError,
     FitError,
@@ -15,24 +14,23 @@ from ilb.errors import (
     WorldError,
 )
 from ilb.history import History
-from ilb.live import LiveBandit, LiveInstance
+from ilb.live.bandit import LiveBandit, LiveInstance
+from ilb.live.decision import Decision
 from ilb.logs import Logs, Schema
-from ilb.model import LatentModel, LinearReward, NoiseLevels, Provenance
-from ilb.offline.dimension import choose_latent_dim
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels, Provenance
+from ilb.models.recurrent import RecurrentRegression
+from ilb.offline.baselines import prepare_ingredients
+from ilb.offline.choice import choose_latent_dim
+from ilb.offline.encoders.paper import PaperRecipe
+from ilb.offline.encoders.tied import TiedRecipe, deep_tied_recipe
+from ilb.offline.encoders.vae import VAERecipe
+from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.fit import fit, fit_many
-from ilb.offline.ingredients import prepare_ingredients
-from ilb.offline.mlp_reward import MLPRewardRecipe, decayed_mlp_recipe
-from ilb.offline.paper import PaperRecipe
-from ilb.offline.regression import RegressionRecipe, fit_regression, fit_regression_many
-from ilb.offline.regression_scores import score_regression
-from ilb.offline.reward_recipe import LinearRewardRecipe
+from ilb.offline.regression import RegressionRecipe, fit_regression, fit_regression_many, score_regression
+from ilb.offline.rewards.mlp import MLPRewardRecipe, decayed_mlp_recipe
+from ilb.offline.rewards.recipe import LinearRewardRecipe
 from ilb.offline.scores import reference_models, score_model
-from ilb.offline.tied import TiedRecipe, deep_tied_recipe
-from ilb.offline.vae import VAERecipe
-from ilb.offline.vae_released import released_vae_recipe
-from ilb.offline.with_contexts import WithContexts
 from ilb.online.roster import build_policies
-from ilb.recurrent import RecurrentRegression
 from ilb.simulation import simulate
 from ilb.transformer import MeanContrastive
 from ilb.version import __version__
@@ -79,7 +77,6 @@ __all__ = [
     "fit_regression_many",
     "prepare_ingredients",
     "reference_models",
-    "released_vae_recipe",
     "score_model",
     "score_regression",
     "simulate",

@@ -19,7 +19,7 @@ from ilb.errors import IlbError
 from ilb.version import __version__
 
 if TYPE_CHECKING:
-    from ilb.cli.work import Specification
+    from ilb.cli.commands import Specification
 
 app = typer.Typer(
     help="Identifiable latent bandits: learn from the records of earlier people what is best for the next one.",
@@ -100,7 +100,7 @@ def simulate_adcb(
     seed: Annotated[int, typer.Option(help="Seed of patients and visits.")] = 0,
 ) -> None:
     """Write logs of the paper's Alzheimer world (ADCB): patient, visit, measurements, treatment, reward."""
-    from ilb.environments.adcb_specification import AdcbSpecification
+    from ilb.environments.adcb.specification import AdcbSpecification
 
     choices: dict[str, Any] = {"rewards": rewards, "context": context}
     specification = AdcbSpecification(
@@ -117,7 +117,7 @@ def simulate_adcb(
 
 
 def _write_simulation(specification: Specification, out: Path) -> None:
-    from ilb.cli.work import write_simulation
+    from ilb.cli.commands import write_simulation
 
     require_directory(out.parent)
     if out.is_dir():
@@ -160,13 +160,13 @@ def fit(
         "drop": drop or (),
     }
     with telling_of_stops(out):
-        from ilb.cli.work import fit_table
+        from ilb.cli.commands import fit_table
 
         fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
 
 
 def _require_room_for_a_model(out: Path) -> None:
-    from ilb.storage import MANIFEST
+    from ilb.models.storage import MANIFEST
 
     require_directory(out)
     if out.is_dir() and any(out.iterdir()) and not ((out / MANIFEST).is_file() or any(out.glob("arrays-*"))):
@@ -187,7 +187,7 @@ def score(
 ) -> None:
     """Score a saved model on unseen instances."""
     with telling_of_stops():
-        from ilb.cli.work import score_table
+        from ilb.cli.commands import score_table
 
         score_table(model, logs, train=train, world=world, as_json=as_json)
 
@@ -223,7 +223,7 @@ def reproduce(
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}".strip()
     require_directory(out)
     with telling_of_stops():
-        from ilb.cli import reproduce as work
+        from ilb_paper import command as work
 
         if show_list:
             work.list_experiments(labels or ["all"], scale, out)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ilb.errors import IlbError, IlbWarning
+
+if TYPE_CHECKING:
+    from ilb.types import Report
 
 results = Console()
 notes = Console(stderr=True)
@@ -125,3 +130,33 @@ def require_directory(path: Path) -> None:
         raise IlbError(f"--out needs a directory, new or not, and {nearest} is a file. Choose another name.")
     if not os.access(nearest, os.W_OK):
         raise IlbError(f"--out needs a directory that can be written to, and {nearest} can't.")
+
+
+@contextmanager
+def progress_bar(description: str, console: Console | None = None, value: str = "loss") -> Iterator[Report]:
+    """Show a bar while the block runs, with what `value` names; a count that starts again begins the bar anew.
+
+    >>> with progress_bar("Training", Console(quiet=True)) as report:
+    ...     report(100, 200, 1.5)
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(value + " {task.fields[value]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=None, value="-")
+        last = 0
+
+        def report(done: int, total: int, reached: float) -> None:
+            nonlocal last
+            if done <= last:
+                progress.reset(task)
+            last = done
+            progress.update(task, completed=done, total=total, value=f"{reached:.3f}")
+
+        yield report

@@ -11,17 +11,16 @@ import jax.random as jr
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ilb.cli.console import HEADINGS, notes, results, say, shown_score
-from ilb.cli.work import THIS_MODEL, fit_table, score_table, write_simulation
+from ilb.cli.commands import THIS_MODEL, fit_table, score_table, write_simulation
+from ilb.cli.console import HEADINGS, notes, progress_bar, results, say, shown_score
 from ilb.environments.specification import SyntheticSpecification
 from ilb.history import History
-from ilb.model import LatentModel
-from ilb.offline.ingredients import prepare_ingredients
+from ilb.models.latent import LatentModel
+from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.scores import FitScores
 from ilb.online.latent import cpg
 from ilb.online.roster import build_policies
 from ilb.plots.regret import plot_regret, save_figure, svg_of
-from ilb.progress import progress_bar
 from ilb.report.page import Page
 from ilb.simulation import simulate
 from ilb.version import __version__

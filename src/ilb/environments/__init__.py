@@ -1,7 +1,7 @@
 """Worlds to learn in and to be tested in."""
 
-from ilb.environments.adcb import AdcbWorld, adcb_world
-from ilb.environments.adcb_recording import AdcbRecording, adcb_confounded_logging, record_adcb
+from ilb.environments.adcb.recording import AdcbRecording, adcb_confounded_logging, record_adcb
+from ilb.environments.adcb.world import AdcbWorld, adcb_world
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.recording import (
     ConfoundedLogging,

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
 
 Instance = Any
 """What an environment knows of one instance: a pytree of its own choice, such as the latent state."""

@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.environments.synthetic import LatentNoise, SyntheticWorld
-from ilb.environments.wrapper import AbstractWrapper
+from ilb.environments.wrappers import AbstractWrapper
 from ilb.errors import WorldError
-from ilb.model import LatentModel
+from ilb.models.latent import LatentModel
 
 
 class ShiftedLatents(AbstractWrapper):

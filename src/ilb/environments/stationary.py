@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.synthetic import as_real
 from ilb.errors import WorldError
-from ilb.model import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import IdentityEncoder
 
 CONTEXT_MEAN = 0.5

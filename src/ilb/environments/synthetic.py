@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
-from ilb.model import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
 from ilb.types import RewardModel
 

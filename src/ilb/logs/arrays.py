@@ -9,9 +9,9 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError
-from ilb.labels import as_label
 from ilb.logs.checks import find_still, warn_still
 from ilb.logs.columns import NUMBERS_EXPECTED, NumericColumn
+from ilb.logs.labels import as_label
 from ilb.logs.messages import counted, shown
 from ilb.logs.reading import Parts
 from ilb.logs.schema import Schema

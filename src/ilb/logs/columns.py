@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
 from ilb.errors import LogsError, LogsWarning
-from ilb.labels import JsonValue, as_label, decode_label, encode_label, is_missing
+from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label, is_missing
 from ilb.logs.messages import counted, shown, warn
 from ilb.logs.values import (
     LARGEST,

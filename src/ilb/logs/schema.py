@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from ilb.errors import LogsError, SchemaError
-from ilb.labels import JsonValue, as_label, decode_label, encode_label
 from ilb.logs.columns import KINDS, Column, NumericColumn
+from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label
 from ilb.logs.messages import near, shown
 from ilb.logs.tables import open_table, require_columns
 

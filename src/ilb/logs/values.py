@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, Shaped
 
 from ilb.errors import LogsError
-from ilb.labels import as_label, is_missing
+from ilb.logs.labels import as_label, is_missing
 from ilb.logs.messages import counted
 
 Values: TypeAlias = "nw.Series[Any] | Sequence[Any] | np.ndarray"

@@ -15,13 +15,13 @@ from jaxtyping import PRNGKeyArray
 
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
-from ilb.model import LatentModel, NoiseLevels, Provenance
-from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.encoder_recipe import EncoderRecipe, TrainedEncoder, describe_recipe, fit_keys
+from ilb.models.latent import LatentModel, NoiseLevels, Provenance
+from ilb.offline.choice import choose_latent_dim
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder, describe_recipe, fit_keys
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.reward import RewardFit, reward_cells
-from ilb.offline.reward_recipe import LinearRewardRecipe, RewardRecipe, RewardTask
-from ilb.offline.tied import TiedRecipe
+from ilb.offline.rewards.linear import RewardFit, reward_cells
+from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe, RewardTask
 from ilb.types import Encoder, Report, silent
 from ilb.version import __version__
 

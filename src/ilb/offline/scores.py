@@ -20,11 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.model import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import Affine, IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
-from ilb.offline.reward import reward_cells
+from ilb.offline.rewards.linear import reward_cells
 from ilb.types import Encoder
 
 

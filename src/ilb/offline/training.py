@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ilb.errors import FitError
+from ilb.logs import Logs
 from ilb.types import Report, silent
 
 Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
@@ -263,3 +264,20 @@ def _advance(
         return new, total / (last - first), score
 
     return jax.vmap(advance_one)(state, data, validation, keys_step, keys_score)
+
+
+def draw_held_out(key: PRNGKeyArray, instances: int, number: int) -> Bool[np.ndarray, " I"]:
+    """Mark so many instances, any with the same chance.
+
+    >>> int(draw_held_out(jr.key(0), 10, 3).sum())
+    3
+    """
+    held = np.zeros(instances, dtype=bool)
+    held[np.asarray(jr.permutation(key, instances))[:number]] = True
+    return held
+
+
+def hold_out(key: PRNGKeyArray, logs: Logs, number: int) -> tuple[Logs, Logs]:
+    """Split logs by instance into those to train on and so many others."""
+    held = draw_held_out(key, logs.instances, number)
+    return logs.select(np.flatnonzero(~held)), logs.select(np.flatnonzero(held))

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from ilb.model import LatentModel
+from ilb.models.baselines import RewardScale
+from ilb.models.latent import LatentModel
 from ilb.online.policy import AbstractRewards
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson, Uniform
-from ilb.priors import RewardScale
 from ilb.types import Step
 
 

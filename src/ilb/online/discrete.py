@@ -15,10 +15,10 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ilb.models.baselines import DiscreteStates
 from ilb.online.arms import ArmSums, add_arm_reward, no_arm_sums
 from ilb.online.policy import AbstractPolicy, AbstractRewards, choose, indicate
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson
-from ilb.priors import DiscreteStates
 from ilb.types import Choice, Step
 
 

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ilb.cholesky import cholesky, solve_lower, solve_upper
 from ilb.errors import DecisionError
-from ilb.model import LatentModel, LinearReward, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, known_linear_reward
 from ilb.networks import Affine
+from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
 from ilb.online.policy import AbstractRewards
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, IndependentThompson, Thompson

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from ilb.cholesky import cholesky, solve_lower
+from ilb.models.baselines import ContextRegression
 from ilb.online.arms import IndependentRewards, mab
+from ilb.online.cholesky import cholesky, solve_lower
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson, UpperConfidence
-from ilb.priors import ContextRegression
 from ilb.types import Step
 
 
@@ -156,7 +156,7 @@ def stationary_policies(
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_stationary_world, record
-    >>> from ilb.offline.warm_start import fit_context_regression
+    >>> from ilb.offline.baselines import fit_context_regression
     >>> world = draw_stationary_world(jr.key(0))
     >>> logs = record(jr.key(1), world, UniformLogging(10), instances=500, length=1).logs
     >>> list(stationary_policies(fit_context_regression(logs, ridge=0.5), noise_std=0.25))

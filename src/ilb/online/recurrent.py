@@ -9,9 +9,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ilb.models.recurrent import RecurrentRegression
 from ilb.online.arms import IndependentRewards
 from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy
-from ilb.recurrent import RecurrentRegression
 from ilb.types import Step
 
 
@@ -44,7 +44,7 @@ def regression_policy(network: RecurrentRegression) -> BeliefPolicy:
     """Regression: take the action with the largest predicted reward given all contexts so far.
 
     >>> import jax.random as jr
-    >>> from ilb.recurrent import random_recurrent_regression
+    >>> from ilb.models.recurrent import random_recurrent_regression
     >>> policy = regression_policy(random_recurrent_regression(jr.key(0), inputs=2, width=4, layers=2, actions=3))
     >>> state, choice = policy.decide(jr.key(1), policy.init(), jnp.ones(2), jnp.array([False, True, False]))
     >>> state.shape, int(choice.action)

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
-from ilb.model import LatentModel
+from ilb.models.baselines import Ingredients
+from ilb.models.latent import LatentModel
+from ilb.models.recurrent import RecurrentRegression
 from ilb.online.arms import mab, mab_centred, mab_prior, uniform
 from ilb.online.discrete import mts, mucb
 from ilb.online.latent import (
@@ -23,8 +25,6 @@ from ilb.online.latent import (
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
 from ilb.online.policy import AbstractPolicy
 from ilb.online.recurrent import regression_policy
-from ilb.priors import Ingredients
-from ilb.recurrent import RecurrentRegression
 
 Builder = Callable[[Ingredients], AbstractPolicy]
 

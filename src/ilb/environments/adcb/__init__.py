@@ -1,0 +1,1 @@
+"""The Alzheimer world (ADCB), in numbers: docs/adcb.md."""

@@ -1,0 +1,133 @@
+"""The compiled calls behind live decisions, and the randomness that they are given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt32
+
+from ilb.logs import Schema
+from ilb.logs.labels import encode_label
+from ilb.online.policy import AbstractPolicy
+from ilb.online.rules import PROPENSITY_POINTS, probability_best
+from ilb.types import Step
+
+
+class Packing(NamedTuple):
+    """How a tree is laid out in a vector; hashable, and equal for trees of equal structure."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        """The length of the vector."""
+        return sum(int(np.prod(shape)) for shape in self.shapes)
+
+
+def packing_of(tree: PyTree) -> Packing:
+    """Find the layout of a tree of arrays."""
+    leaves, structure = jax.tree.flatten(tree)
+    shapes, types = tuple(map(jnp.shape, leaves)), tuple(map(jnp.result_type, leaves))
+    return Packing(structure, shapes, types)
+
+
+def pack(tree: PyTree) -> Float[Array, " size"]:
+    """Lay the arrays of a tree end to end, as float32.
+
+    >>> pack({"a": jnp.arange(2), "b": jnp.ones((1, 2))}).tolist()
+    [0.0, 1.0, 1.0, 1.0]
+    """
+    leaves = jax.tree.leaves(tree)
+    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in leaves] or [jnp.zeros(0)])
+
+
+def unpack(packing: Packing, vector: Float[Array, " size"]) -> PyTree:
+    """Take a vector apart again.
+
+    >>> tree = {"a": jnp.arange(2), "b": jnp.ones((1, 2))}
+    >>> unpack(packing_of(tree), pack(tree))["a"].tolist()
+    [0, 1]
+    """
+    leaves, first = [], 0
+    for shape, kind in zip(packing.shapes, packing.types, strict=True):
+        last = first + int(np.prod(shape))
+        leaves.append(vector[first:last].reshape(shape).astype(kind))
+        first = last
+    return jax.tree.unflatten(packing.structure, leaves)
+
+
+Vector = Float[Array, " size"]
+
+
+def fingerprint(schema: Schema, state: Packing, policy: Vector) -> str:
+    """Tell bandits apart whose saved states must not be mixed: by columns, labels, layout and all numbers."""
+    layout = json.dumps([schema.to_json(), state.shapes], sort_keys=True)
+    return hashlib.sha256(layout.encode() + np.asarray(policy).tobytes()).hexdigest()[:16]
+
+
+def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
+    """Give the two words that the randomness of an instance starts from; the same on every machine."""
+    text = json.dumps([seed, encode_label(label)], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big")
+
+
+def decision_key(randomness: UInt32[Array, "3"]) -> PRNGKeyArray:
+    """Make the key of one decision from seed, instance and number."""
+    return jr.fold_in(jr.fold_in(jr.key(randomness[0]), randomness[1]), randomness[2])
+
+
+class Programs(NamedTuple):
+    """The compiled calls of a policy: they depend on the shapes of its arrays, not on their values."""
+
+    decide: Callable[..., tuple[Vector, Vector]]
+    decide_many: Callable[..., tuple[Array, Array]]
+    learn: Callable[..., Vector]
+
+
+@lru_cache
+def compile_programs(policy_packing: Packing, state_packing: Packing) -> Programs:
+    """Make the calls of policies and states with these layouts; they compile when first used."""
+
+    def decide(
+        policy_vector: Vector,
+        state_vector: Vector,
+        randomness: UInt32[Array, "3"],
+        context: Float[Array, " d"],
+        allowed: Bool[Array, " K"],
+    ) -> tuple[Vector, Vector]:
+        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
+        key_draw, key_propensity = jr.split(decision_key(randomness))
+        state, choice = policy.decide(key_draw, unpack(state_packing, state_vector), context, allowed)
+        rewards = policy.rewards(state, context)
+        propensities = policy.propensities(key_propensity, state, context, allowed)
+        # An action that was drawn can't have been impossible: its own draw counts as one more point.
+        counted = PROPENSITY_POINTS * propensities + jax.nn.one_hot(choice.action, len(allowed))
+        propensities = jnp.where(propensities[choice.action] > 0, propensities, counted / (PROPENSITY_POINTS + 1))
+        numbers = [
+            choice.action[None].astype(jnp.float32),
+            rewards.mean(),
+            rewards.std(),
+            probability_best(rewards, allowed),
+            propensities,
+        ]
+        return pack(state), jnp.concatenate(numbers)
+
+    def learn(
+        policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"], outcome: Float[Array, "2"]
+    ) -> Vector:
+        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
+        step = Step(context, outcome[0].astype(jnp.int32), outcome[1])
+        return pack(policy.learn(unpack(state_packing, state_vector), step))
+
+    return Programs(jax.jit(decide), jax.jit(jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))), jax.jit(learn))

@@ -1,0 +1,86 @@
+"""A live instance as JSON: a few dozen numbers, and the decisions that wait for their rewards."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ilb.errors import DecisionError
+from ilb.logs.labels import decode_label, encode_label
+
+if TYPE_CHECKING:
+    from ilb.live.bandit import LiveBandit, LiveInstance
+
+FORMAT = "ilb-live-instance"
+FORMAT_VERSION = 1
+
+
+def write_instance(instance: LiveInstance) -> str:
+    """Write all that is known of an instance; float32 numbers are written so that they are read back exactly."""
+    bandit = instance.bandit
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "bandit": bandit.fingerprint,
+            "seed": bandit.seed,
+            "instance": encode_label(instance.label),
+            "seen": instance.seen,
+            "state": _numbers(np.asarray(instance.state)),
+            "pending": {
+                str(number): [waiting.action, _numbers(waiting.context)] for number, waiting in instance.pending.items()
+            },
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+
+
+def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
+    """Read an instance that was saved with the same policy, seed and schema."""
+    from ilb.live.bandit import LiveInstance, Pending
+
+    try:
+        stored: dict[str, Any] = json.loads(text)
+        kind, version = stored["format"], stored["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecisionError(f"this is not a saved instance: {error}. Give the text that `to_json` returned.") from error
+    if kind != FORMAT or type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise DecisionError(
+            f"this is {kind!r} of version {version}; expected {FORMAT!r} of version {FORMAT_VERSION} or older. "
+            "Upgrade identifiable-latent-bandits, or look for the right file."
+        )
+    for name, here in (("bandit", bandit.fingerprint), ("seed", bandit.seed)):
+        if stored.get(name) != here:
+            raise DecisionError(
+                f"the instance was saved with {name} {stored.get(name)!r}; this one has {here!r}. Another model, "
+                "policy, schema or seed gives its numbers another meaning: restore it with what it was saved with."
+            )
+    try:
+        state = np.array(stored["state"], dtype=np.float32)
+        pending = {
+            int(number): Pending(np.array(context, dtype=np.float32), int(action))
+            for number, (action, context) in stored["pending"].items()
+        }
+        label, seen = decode_label(stored["instance"]), int(stored["seen"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DecisionError(f"the saved instance is damaged: {error}.") from error
+    whole = state.shape == bandit.nothing_known.shape and np.all(np.isfinite(state)) and seen >= 0
+    fitting = all(
+        0 <= number < seen
+        and 0 <= waiting.action < len(bandit.schema.actions)
+        and waiting.context.shape == (bandit.schema.width,)
+        and np.all(np.isfinite(waiting.context))
+        for number, waiting in pending.items()
+    )
+    if not (whole and fitting):
+        raise DecisionError("the saved instance is damaged: its numbers do not fit this policy and schema.")
+    return LiveInstance(bandit, label, jnp.asarray(state), seen, pending)
+
+
+def _numbers(values: np.ndarray) -> list[float]:
+    """Write float32 numbers as the shortest decimals that round to them."""
+    return [float(str(value)) for value in values.astype(np.float32)]

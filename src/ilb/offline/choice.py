@@ -1,0 +1,107 @@
+"""Choose the latent dimension by how well held-out instances are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ilb.errors import FitError
+from ilb.logs import Logs
+from ilb.networks import Affine
+from ilb.offline.encoders.contrastive import Episode, TiedParams, contrastive_losses
+from ilb.offline.encoders.recipe import fit_keys, whiten
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.scaling import fit_whitening
+from ilb.offline.training import CosineAdam, Recipe
+from ilb.types import Report, silent
+
+HELD_OUT_INSTANCES = 64
+HELD_OUT_ROWS = 64
+"""At most this many held-out instances and rows of each are scored: all pairs of them are compared."""
+
+QUICK = TiedRecipe(rows_per_instance=16, training=Recipe(steps=1000, optimiser=CosineAdam(0.02), score_every=500))
+"""A lighter recipe than the default: dimensions are compared, not used."""
+
+
+class DimensionChoice(NamedTuple):
+    """The curve and the choice: mean held-out log-likelihood of the true instance, for each dimension tried."""
+
+    dims: tuple[int, ...]
+    log_likelihood: Float[np.ndarray, " dims"]
+    standard_error: Float[np.ndarray, " dims"]
+    chosen: int
+
+    def sentence(self) -> str:
+        """Say the choice and its grounds in one line."""
+        listed = ", ".join(f"{dim}: {value:.3f}" for dim, value in zip(self.dims, self.log_likelihood, strict=True))
+        return (
+            f"latent dimension {self.chosen} chosen by held-out contrastive log-likelihood per context ({listed}): "
+            "the smallest within one standard error of the best"
+        )
+
+
+def choose_latent_dim(
+    logs: Logs,
+    *,
+    seed: int,
+    candidates: Sequence[int] | None = None,
+    held_out_share: float = 0.2,
+    recipe: TiedRecipe = QUICK,
+    report: Report = silent,
+) -> DimensionChoice:
+    """Train on most instances for each candidate, score the rest, and take the smallest dimension that does not lose.
+
+    The standard error is that of the difference to the best dimension, over the same held-out instances.
+    """
+    candidates = range(1, min(logs.width, 10, logs.instances // 2) + 1) if candidates is None else candidates
+    if logs.instances < 10:
+        raise FitError(
+            f"{logs.instances} instances are too few to choose the latent dimension by holding some out (at least 10). "
+            "Give latent_dim."
+        )
+    train, held_out = logs.split_instances((1 - held_out_share, held_out_share), seed=seed)
+    episode_rows = _held_out_rows(held_out)
+    losses = []
+    for number, dim in enumerate(candidates):
+        trained = recipe.train_params(fit_keys([seed]), [train], dim)[0]
+        losses.append(_losses(trained, fit_whitening(train.context), held_out, episode_rows))
+        report(number + 1, len(candidates), float(losses[-1].mean()))
+    table = np.stack(losses)
+    best = int(table.mean(axis=1).argmin())
+    differences = table - table[best]
+    errors = differences.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
+    within = differences.mean(axis=1) <= errors
+    chosen = next(dim for dim, close in zip(candidates, within, strict=True) if close)
+    return DimensionChoice(tuple(candidates), -table.mean(axis=1), errors, chosen)
+
+
+def _held_out_rows(logs: Logs) -> tuple[np.ndarray, np.ndarray]:
+    """Pick the rows to score, as a table of indices and which of them are real."""
+    chosen = np.flatnonzero(logs.lengths >= 2)[:HELD_OUT_INSTANCES]
+    if len(chosen) < 2:
+        raise FitError("fewer than 2 held-out instances have 2 rows, so dimensions can't be compared. Give latent_dim.")
+    most = int(min(HELD_OUT_ROWS, logs.lengths[chosen].max()))
+    offsets = np.arange(most)[None, :]
+    real = offsets < logs.lengths[chosen][:, None]
+    return np.where(real, logs.starts[chosen][:, None] + offsets, 0), real
+
+
+def _losses(
+    params: TiedParams, whitening: Affine, logs: Logs, rows: tuple[np.ndarray, np.ndarray]
+) -> Float[np.ndarray, " instances"]:
+    """Score each held-out instance: its mean loss over its rows."""
+    index, real = rows
+    episode = Episode(whiten(whitening, logs)[index], real, ~np.eye(len(index), dtype=bool))
+    losses = np.asarray(_episode_losses(params, episode), dtype=np.float64)
+    return np.asarray(np.sum(np.where(real, losses, 0.0), axis=1) / real.sum(axis=1))
+
+
+@jax.jit
+def _episode_losses(params: TiedParams, episode: Episode) -> Float[Array, "C m"]:
+    encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
+    return contrastive_losses(encodings, episode, params.population_mean, jnp.exp(params.log_population_precision))

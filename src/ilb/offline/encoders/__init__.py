@@ -1,0 +1,1 @@
+"""Encoder recipes: how contexts become encodings."""

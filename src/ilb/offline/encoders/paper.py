@@ -1,0 +1,159 @@
+"""PaperRecipe: mean-contrastive learning with a free softmax head, as the paper does it (eq. NN_prob, eq. obj)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ilb.logs import Logs
+from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
+from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
+from ilb.offline.scaling import Scaling, Whitened
+from ilb.offline.training import MomentumSGD, Recipe, minimise_many
+from ilb.types import Report, silent
+
+
+class LabelledRows(NamedTuple):
+    """Inputs and the instance of each; rows from `rows` on are padding."""
+
+    inputs: Float[Array | np.ndarray, "rows d"]
+    instance: Int[Array | np.ndarray, " rows"]
+    rows: Int[Array | np.ndarray, ""]
+
+
+class SoftmaxHead(eqx.Module):
+    r"""Logits $q_c = W_c^\top f(x) + b_c$ of eq. NN_prob; only differences between instances matter."""
+
+    weights: Float[Array, "I n"]
+    bias: Float[Array, " I"]
+
+    def __call__(self, encoding: Float[Array, " n"]) -> Float[Array, " I"]:
+        """Give the logits of all instances."""
+        return self.weights @ encoding + self.bias
+
+
+class FreeParams(eqx.Module):
+    """Feature extractor and classifier, trained together in the second stage."""
+
+    network: MaxoutMLP
+    head: SoftmaxHead
+
+
+def zero_head(instances: int, latent_dim: int) -> SoftmaxHead:
+    """Start the classifier undecided."""
+    return SoftmaxHead(jnp.zeros((instances, latent_dim)), jnp.zeros(instances))
+
+
+def _cross_entropy(logits: Float[Array, "batch I"], instance: Int[Array, " batch"]) -> Float[Array, ""]:
+    chosen = jnp.take_along_axis(logits, instance[:, None], axis=1)[:, 0]
+    return jnp.mean(jax.nn.logsumexp(logits, axis=1) - chosen)
+
+
+def _draw(key: PRNGKeyArray, rows: LabelledRows, size: int) -> tuple[Float[Array, "batch d"], Int[Array, " batch"]]:
+    index = jr.randint(key, (size,), 0, rows.rows)
+    return rows.inputs[index], rows.instance[index]
+
+
+@dataclass(frozen=True)
+class HeadLoss:
+    """Stage 1: the classifier alone, on encodings of a network that stays as it was drawn."""
+
+    batch: int
+    penalty: float
+
+    def __call__(self, head: SoftmaxHead, encodings: LabelledRows, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Cross-entropy plus the l2 penalty on weights."""
+        inputs, instance = _draw(key, encodings, self.batch)
+        penalty = 0.5 * self.penalty * jnp.sum(head.weights**2)
+        return _cross_entropy(jax.vmap(head)(inputs), instance) + penalty
+
+
+@dataclass(frozen=True)
+class FreeLoss:
+    """Stage 2: network and classifier together."""
+
+    batch: int
+    penalty: float
+
+    def __call__(self, params: FreeParams, rows: LabelledRows, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Cross-entropy plus the l2 penalty on weights."""
+        inputs, instance = _draw(key, rows, self.batch)
+        logits = jax.vmap(lambda x: params.head(params.network(x)))(inputs)
+        layers = (*params.network.hidden, params.network.output)
+        squares = sum(jnp.sum(layer.matrix**2) for layer in layers) + jnp.sum(params.head.weights**2)
+        return _cross_entropy(logits, instance) + 0.5 * self.penalty * squares
+
+
+@dataclass(frozen=True)
+class PaperRecipe:
+    """The paper's own recipe, under its own name (app:training, "Training details for LVM").
+
+    An MLP of `layers` layers whose hidden width is `width` times the latent dimension (printed: 1; the released code
+    uses 2), a free softmax head, first the head alone and then both, SGD with momentum and weight averaging. The number
+    of steps, the batch and the penalty are not printed and are those of the released code, which whitens contexts, or
+    scales them to [0, 1] for ADCB (`scaling`). The cost of a step grows with the number of instances.
+    """
+
+    layers: int = 2
+    width: int = 1
+    batch: int = 512
+    penalty: float = 1e-4
+    scaling: Scaling = field(default_factory=Whitened)
+    head_training: Recipe = field(
+        default_factory=lambda: Recipe(10_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=1000)
+    )
+    training: Recipe = field(
+        default_factory=lambda: Recipe(20_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=500)
+    )
+
+    def train(
+        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
+    ) -> list[TrainedEncoder]:
+        """Train one encoder for each key and table of logs: two stages, two calls of `minimise_many`."""
+        whitenings = [self.scaling.fit(table.context) for table in logs]
+        keys_network, keys_head, keys_step = split_each(keys, 3)
+        hidden = [self.width * latent_dim] * (self.layers - 1)
+        networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
+        heads = [zero_head(max(table.instances for table in logs), latent_dim)] * len(logs)
+        rows = stack_rows(whitenings, logs)
+        encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
+        stage_one, stage_two = HeadLoss(self.batch, self.penalty), FreeLoss(self.batch, self.penalty)
+        head = minimise_many(keys_head, stage_one, stack(heads), encodings, self.head_training, report=report)
+        start = FreeParams(networks, head.params)
+        steps = 0 if head.interrupted else self.training.steps
+        whole = replace(self.training, steps=steps)
+        result = minimise_many(keys_step, stage_two, start, rows, whole, report=report)
+        return [
+            TrainedEncoder(
+                ComposedEncoder(whitening, network),
+                curve_of_run(result.curve, run),
+                int(result.best_step[run]),
+                head.interrupted or result.interrupted,
+            )
+            for run, (whitening, network) in enumerate(
+                zip(whitenings, unstack(result.params.network, len(logs)), strict=True)
+            )
+        ]
+
+
+def stack_rows(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> LabelledRows:
+    """Lay out the whitened contexts of many runs, padded to the longest."""
+    most = max(table.rows for table in logs)
+    return stack(
+        [
+            LabelledRows(
+                np.pad(whiten(whitening, table), ((0, most - table.rows), (0, 0))),
+                np.pad(table.instance, (0, most - table.rows)),
+                np.asarray(table.rows),
+            )
+            for whitening, table in zip(whitenings, logs, strict=True)
+        ]
+    )

@@ -1,0 +1,47 @@
+"""WithContexts: any encoder beside the contexts themselves, for worlds in which part of a context never varies.
+
+Columns that are constant within an instance, such as Age, and noise-free combinations of columns tell instances apart
+at once. A contrastive encoder then has nothing else to learn, and may miss what the rewards depend on. The contexts are
+put beside its encoding, so that the linear reward model starts from no less than least squares on mean contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jaxtyping import PRNGKeyArray
+
+from ilb.errors import FitError
+from ilb.logs import Logs
+from ilb.networks import SideBySide
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.scaling import Scaling, Standardised
+from ilb.types import Report, silent
+
+
+@dataclass(frozen=True)
+class WithContexts:
+    """Train `recipe`, and give each encoding the scaled context as further coordinates: n + d in all.
+
+    `encoding_dim` is a dimension of the encoding other than that of the fit: beside the contexts a single one is often
+    enough, and every further coordinate costs the reward model precision.
+    """
+
+    recipe: EncoderRecipe = field(default_factory=TiedRecipe)
+    scaling: Scaling = field(default_factory=Standardised)
+    encoding_dim: int | None = None
+
+    def train(
+        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
+    ) -> list[TrainedEncoder]:
+        """Train one encoder for each key and table of logs."""
+        dim = latent_dim if self.encoding_dim is None else self.encoding_dim
+        if dim < 1:
+            raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")
+        encodings = self.recipe.train(keys, logs, dim, report)
+        return [
+            trained._replace(encoder=SideBySide(trained.encoder, self.scaling.fit(table.context)))
+            for trained, table in zip(encodings, logs, strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""Reward recipes: how encodings become expected rewards."""

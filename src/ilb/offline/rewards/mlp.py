@@ -1,0 +1,191 @@
+"""MLPRewardRecipe: one network for the rewards of all actions (app:nonlinear_reward)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ilb.errors import IlbWarning, RareActionWarning
+from ilb.networks import Affine, LeakyMLP, random_leaky_mlp
+from ilb.offline.encoders.recipe import split_each, stack, unstack
+from ilb.offline.rewards.linear import (
+    Cells,
+    RewardFit,
+    measure_leftover_variance,
+    measure_reward_variance,
+)
+from ilb.offline.rewards.recipe import RewardTask
+from ilb.offline.training import Adam, Minimised, Recipe, draw_held_out, minimise_many
+from ilb.types import Report, silent
+
+Layers = tuple[Affine, ...]
+
+
+class CellGrid(NamedTuple):
+    """Cells as a table of instances and actions; `rows` is zero where there was no reward, and in padding."""
+
+    encoding: Float[Array | np.ndarray, "I n"]
+    mean: Float[Array | np.ndarray, "I K"]
+    rows: Float[Array | np.ndarray, "I K"]
+    instances: Int[Array | np.ndarray, ""]
+
+
+@dataclass(frozen=True)
+class RewardLoss:
+    """Mean squared error over rewards, up to their scatter within cells; few instances are taken all at once."""
+
+    slope: float
+    batch: int
+
+    def __call__(self, layers: Layers, grid: CellGrid, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Weigh the squared errors of the cells by their rows."""
+        encoding, mean, rows, instances = grid
+        if encoding.shape[0] > self.batch:
+            drawn = jr.randint(key, (self.batch,), 0, instances)
+            encoding, mean, rows = encoding[drawn], mean[drawn], rows[drawn]
+        error = jax.vmap(LeakyMLP(layers, jnp.asarray(self.slope)))(jnp.asarray(encoding)) - mean
+        return jnp.sum(rows * error**2) / jnp.maximum(jnp.sum(rows), 1)
+
+
+class Scaling(NamedTuple):
+    """The affine maps around a network: encodings to standard units, and standard rewards back to theirs."""
+
+    before: Affine
+    after: Affine
+
+
+@dataclass(frozen=True)
+class MLPRewardRecipe:
+    """A leaky-ReLU network of four layers from mean encodings to the K rewards, trained to convergence by Adam.
+
+    The optimiser and its numbers are printed; the widths are those of the released code, and the slope is the usual
+    one. Convergence means no better error on the held-out `validation_share` of the instances for `training.patience`
+    scores; the best parameters are kept. Actions share the hidden layers, so a rare one borrows from the others, and
+    one without any reward is predicted to give the mean reward of all. The printed decay is light for a hundred
+    instances: `decayed_mlp_recipe`.
+    """
+
+    hidden: tuple[int, ...] = (10, 20, 40)
+    slope: float = 0.01
+    batch: int = 512
+    validation_share: float = 0.1
+    training: Recipe = field(
+        default_factory=lambda: Recipe(steps=20_000, optimiser=Adam(1e-3, 1e-4), score_every=100, patience=10)
+    )
+
+    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+        """Train one network for each key and task, all in one compiled program."""
+        keys_split, keys_network, keys_step = split_each(keys, 3)
+        for task in tasks:
+            _warn_of_unseen_actions(task)
+        scalings = [_scaling(task) for task in tasks]
+        held_out = [self._hold_out(key, len(task.lengths)) for key, task in zip(keys_split, tasks, strict=True)]
+        loss = RewardLoss(self.slope, self.batch)
+        training = _stack_grids(tasks, scalings, [~held for held in held_out])
+        validation = _stack_grids(tasks, scalings, held_out) if all(np.any(held) for held in held_out) else None
+        dim, actions = tasks[0].mean_encodings.shape[1], len(tasks[0].labels)
+        layers = _start(self, keys_network, dim, actions)
+        result = minimise_many(keys_step, loss, layers, training, self.training, validation=validation, report=report)
+        slope = jnp.asarray(self.slope, jnp.float32)
+        return [
+            _complete(LeakyMLP(layers, slope).between(*scaling), task, held, self._notes(result, run))
+            for run, (layers, scaling, task, held) in enumerate(
+                zip(unstack(result.params, len(tasks)), scalings, tasks, held_out, strict=True)
+            )
+        ]
+
+    def _hold_out(self, key: PRNGKeyArray, instances: int) -> Bool[np.ndarray, " I"]:
+        number = round(self.validation_share * instances)
+        return draw_held_out(key, instances, number if number >= 2 else 0)
+
+    def _notes(self, result: Minimised, run: int) -> tuple[str, ...]:
+        if not result.interrupted:
+            return (f"the reward network is that of step {int(result.best_step[run])}",)
+        note = f"the training of rewards was interrupted; the network is that of step {int(result.best_step[run])}"
+        warnings.warn(note, IlbWarning, stacklevel=4)
+        return (note,)
+
+
+def decayed_mlp_recipe() -> MLPRewardRecipe:
+    """Give the recipe for few instances: a hundred times the printed decay, everything else the same."""
+    return MLPRewardRecipe(training=Recipe(20_000, Adam(weight_decay=1e-2), score_every=100, patience=10))
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _start(recipe: MLPRewardRecipe, keys: PRNGKeyArray, dim: int, actions: int) -> Layers:
+    return jax.vmap(lambda key: random_leaky_mlp(key, dim, recipe.hidden, actions, recipe.slope).layers)(keys)
+
+
+def _scaling(task: RewardTask) -> Scaling:
+    """Standardise encodings and rewards, so that the printed learning rate and decay mean the same in any units."""
+    centre, spread = task.mean_encodings.mean(axis=0), task.mean_encodings.std(axis=0)
+    scale = np.where(spread > 1e-9 * np.abs(centre), 1 / np.maximum(spread, 1e-300), 0.0)  # constants say nothing
+    cells, actions = task.cells, len(task.labels)
+    mean = np.average(cells.mean, weights=cells.rows)
+    std = max(float(np.sqrt(np.average((cells.mean - mean) ** 2, weights=cells.rows))), 1e-6 * abs(mean), 1e-12)
+    before = Affine(jnp.asarray(np.diag(scale), jnp.float32), jnp.asarray(-centre * scale, jnp.float32))
+    return Scaling(
+        before,
+        Affine(jnp.asarray(std * np.eye(actions), jnp.float32), jnp.asarray(np.full(actions, mean), jnp.float32)),
+    )
+
+
+def _stack_grids(tasks: Sequence[RewardTask], scalings: Sequence[Scaling], kept: Sequence[np.ndarray]) -> CellGrid:
+    """Lay out the kept instances of many runs with a common padded size, so that similar sizes share a compilation."""
+    size = 1 << max(max(int(part.sum()) for part in kept) - 1, 0).bit_length()
+    return stack([_grid(*parts, size) for parts in zip(tasks, scalings, kept, strict=True)])
+
+
+def _grid(task: RewardTask, scaling: Scaling, kept: Bool[np.ndarray, " I"], size: int) -> CellGrid:
+    instances, actions, cells = len(kept), len(task.labels), task.cells
+    mean, rows = np.zeros((2, instances, actions))
+    mean[cells.instance, cells.action] = cells.mean
+    rows[cells.instance, cells.action] = cells.rows
+    matrix, shift = (np.asarray(part, np.float64) for part in (scaling.before.matrix, scaling.before.shift))
+    scale, offset = np.asarray(scaling.after.matrix, np.float64)[0, 0], np.asarray(scaling.after.shift, np.float64)
+    tables = (task.mean_encodings @ matrix + shift, (mean - offset) / scale, rows)
+    count = int(kept.sum())
+    inputs, targets, weights = (np.pad(table[kept], ((0, size - count), (0, 0))).astype(np.float32) for table in tables)
+    return CellGrid(inputs, targets, weights, np.asarray(count, np.int32))
+
+
+def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, notes: tuple[str, ...]) -> RewardFit:
+    """Measure the variances around the network, on held-out instances where there are any: it never saw those."""
+    cells, actions = task.cells, len(task.labels)
+    values, slopes = _values_and_slopes(network, jnp.asarray(task.mean_encodings, jnp.float32))
+    residual = cells.mean - np.asarray(values, np.float64)[cells.instance, cells.action]
+    noise = np.einsum("iaj,jk,iak->ia", np.asarray(slopes, np.float64), task.encoding_covariance, slopes)
+    blur = noise[cells.instance, cells.action] / task.lengths[cells.instance]
+    telling = held[cells.instance] if np.any(held[cells.instance]) else np.ones(len(residual), dtype=bool)
+    groups = [np.flatnonzero(cells.action == a) for a in range(actions)]
+    variance = measure_reward_variance(cells, groups, float(np.mean(residual[telling] ** 2)))
+    telling_cells = Cells(*(part[telling] for part in cells))
+    leftover = measure_leftover_variance(telling_cells, residual[telling], variance, blur[telling], parameters=0)
+    return RewardFit(network, variance, leftover, notes)
+
+
+@jax.jit
+def _values_and_slopes(network: LeakyMLP, encodings: Float[Array, "I n"]) -> tuple[Array, Array]:
+    """Give the rewards of every encoding, and their derivatives by it."""
+    return jax.vmap(network)(encodings), jax.vmap(jax.jacfwd(network))(encodings)
+
+
+def _warn_of_unseen_actions(task: RewardTask) -> None:
+    unseen = np.setdiff1d(np.arange(len(task.labels)), task.cells.action)
+    if len(unseen):
+        listed = ", ".join(repr(task.labels[a]) for a in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+        warnings.warn(
+            f"{len(unseen)} of {len(task.labels)} actions have no reward at all: {listed}. They are predicted to give "
+            "the mean reward of all actions; drop them or collect rows.",
+            RareActionWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,240 @@
+"""`ilb reproduce`: the tables and figures of the paper, with the time left and a report at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import shorten
+
+from joblib.externals.loky import reusable_executor
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ilb.cli.console import layout_comparison, notes, results, say, width_of
+from ilb.cli.stopping import ignore_signals, interruptible
+from ilb.errors import IlbError
+from ilb_paper.catalogue import EXPERIMENTS
+from ilb_paper.experiment import Experiment, ScoreTable
+from ilb_paper.report import Judged, cpu_seconds, write_report
+from ilb_paper.results import Results
+from ilb_paper.runner import Monitor, plan, run
+from ilb_paper.size import Size
+from ilb_paper.store import Store
+from ilb_paper.tasks import Outcome, Task
+from ilb_paper.workers import require_backend
+
+
+def choose(labels: Sequence[str]) -> list[Experiment]:
+    """Find experiments by label; `all` is all of them."""
+    unknown = [label for label in labels if label not in EXPERIMENTS and label != "all"]
+    if unknown:
+        near = get_close_matches(unknown[0], [*EXPERIMENTS, "all"], n=1)
+        advice = f"Did you mean {near[0]!r}? " if near else ""
+        raise IlbError(f"no experiment has the label {unknown[0]!r}. {advice}{_known_labels()}")
+    if not labels:
+        raise IlbError(f"no label was given. {_known_labels()}")
+    return [EXPERIMENTS[label] for label in (EXPERIMENTS if "all" in labels else dict.fromkeys(labels))]
+
+
+def _known_labels() -> str:
+    return f"There are {', '.join(EXPERIMENTS)}, or `all`. `ilb reproduce --list` says more."
+
+
+def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
+    """Print what there is, what it needs, and how long it takes here."""
+    found, chosen = Results(Store(out), Size(scale)), choose(labels)
+    rows = [[e.label, e.title, *_needs([e], found)] for e in chosen]
+    rows.append(["together", "each task once", *_needs(chosen, found)])
+    table = _listed(rows, scale)
+    if width_of(table) > results.width:  # titles go below the labels, and are cut where there is no room
+        bare = width_of(_listed([[label, *needs] for label, _, *needs in rows], scale))
+        room = max(len(row[0]) for row in rows) + max(results.width - bare, 0)
+        below = [f"{label}\n{shorten(title, room, placeholder='…')}" for label, title, *_ in rows]
+        table = _listed([[first, *row[2:]] for first, row in zip(below, rows, strict=True)], scale)
+    results.print(table)
+    say(
+        "A fit or a play is that of up to five worlds at once. Fits are shared between experiments; CPU minutes are "
+        "measured where everything is stored, else estimated roughly."
+    )
+
+
+def _needs(experiments: Sequence[Experiment], found: Results) -> list[str]:
+    """Count fits, plays, what is stored, CPU minutes and claims."""
+    tasks = [task for wave in plan(experiments, found) for task in wave]
+    left = [task for task in tasks if task not in found.store]
+    fits = sum(type(task).__name__ == "FitTask" for task in tasks)
+    minutes = (cpu_seconds(experiments, found) + sum(task.weight() for task in left)) / 60
+    return [
+        str(fits),
+        str(len(tasks) - fits),
+        f"{len(tasks) - len(left)} of {len(tasks)}",
+        f"~{minutes:.0f}" if left else f"{minutes:.1f}",
+        str(sum(len(experiment.claims) for experiment in experiments)),
+    ]
+
+
+def _listed(rows: Sequence[Sequence[str]], scale: float) -> Table:
+    table = Table(box=SIMPLE_HEAD, title=f"Experiments at scale {scale:g}", title_justify="left")
+    numbers = ("fits", "plays", "stored", "CPU min", "claims")
+    for name in ("label", "shows")[: len(rows[0]) - len(numbers)]:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number, row in enumerate(rows):
+        table.add_row(*row, end_section=number == len(rows) - 2)
+    return table
+
+
+LINE_EVERY = 60.0
+"""Seconds between lines about the progress where there is no terminal to draw a bar in."""
+
+
+class Lines:
+    """Now and then a line about the whole run, for logs."""
+
+    def __init__(self) -> None:
+        self.began = self.said = time.monotonic()
+        self.done, self.tasks, self.work_done, self.work = 0, 0, 0.0, 1.0
+
+    def started(self, tasks: int, weight: float, stored: int) -> None:
+        """Say how much there is to do."""
+        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
+        self.tasks, self.work = tasks, max(weight, 1e-9)
+
+    def finished(self, task: Task, outcome: Outcome) -> None:
+        """Count the task; say so unless something was said just before."""
+        self.done += 1
+        self.work_done += task.weight()
+        now = time.monotonic()
+        if now - self.said >= LINE_EVERY or self.done == self.tasks:
+            self.said = now
+            left = _time_left((now - self.began) * (self.work / self.work_done - 1) / 60)
+            say(f"{self.done} of {self.tasks} tasks done{left}. Last: {_in_words(task, outcome)}")
+
+
+def _time_left(minutes: float) -> str:
+    """Say how long it will take.
+
+    >>> [_time_left(minutes) for minutes in (0.0, 0.2, 1.3, 90.0)]
+    ['', ', less than a minute left', ', about 1 minute left', ', about 90 minutes left']
+    """
+    if minutes <= 1e-9:
+        return ""
+    whole = round(minutes)
+    return f", about {whole} {'minute' if whole == 1 else 'minutes'} left" if whole else ", less than a minute left"
+
+
+def _in_words(task: Task, outcome: Outcome) -> str:
+    learner, policy, model = (str(getattr(task, part, "")) for part in ("learner", "policy", "model"))
+    if learner:
+        name = f"fit {learner}"
+    elif policy:
+        name = f"play {policy} on {model}" if model not in ("", policy) else f"play {policy}"
+    else:  # LatentSampleTask is a latent sample
+        name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(task).__name__.removesuffix("Task")).lower()
+    return f"{name} ({outcome.cpu_seconds:.0f} CPU s)"
+
+
+class Display:
+    """A bar for the whole run: work done, tasks done, time left."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.bar = progress.add_task("Starting", total=None, done=0, tasks=0)
+        self.done = 0
+
+    def started(self, tasks: int, weight: float, stored: int) -> None:
+        """Show how much there is to do."""
+        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
+        self.progress.update(self.bar, total=weight, tasks=tasks)
+
+    def finished(self, task: Task, outcome: Outcome) -> None:
+        """Move the bar by the weight of the task."""
+        self.done += 1
+        text = f"{_in_words(task, outcome):<55.55}"
+        self.progress.update(self.bar, advance=task.weight(), done=self.done, description=text)
+
+
+@contextmanager
+def _display() -> Iterator[Monitor]:
+    if not notes.is_terminal:
+        yield Lines()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]}/{task.fields[tasks]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=notes, speed_estimate_period=600) as progress:
+        yield Display(progress)
+
+
+def reproduce(
+    labels: Sequence[str], *, scale: float, jobs: int | None, backend: str, cluster: str | None, out: Path
+) -> int:
+    """Run, report, and give the exit code: 1 if a task failed. Ctrl-C and SIGTERM leave no worker behind."""
+    require_backend(backend, cluster)
+    experiments = choose(labels)
+    found = Results(Store(out), Size(scale))
+    with interruptible(signal.SIGTERM):
+        try:
+            return _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster)
+        except KeyboardInterrupt:
+            ignore_signals()
+            say(f"Stopped. What is done is kept in {out}; the same command goes on from there.")
+            _end_workers()
+            raise
+
+
+def _end_workers() -> None:
+    executor = reusable_executor._executor
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+def _run_and_report(
+    experiments: Sequence[Experiment], found: Results, jobs: int, backend: str, cluster: str | None
+) -> int:
+    began, out = time.perf_counter(), found.store.path
+    with _display() as display:
+        failures = run(experiments, found, jobs=jobs, backend=backend, cluster=cluster, monitor=display)
+    judged = write_report(experiments, found, out, failures)
+    for experiment in experiments:
+        if isinstance(experiment, ScoreTable):
+            for shown in experiment.show(found).tables:
+                results.print(layout_comparison(*shown))
+    results.print(_verdicts(judged))
+    if found.size.scale < 1:
+        say(_caution(found.size))
+    for failure in failures:
+        notes.print(f"[bold red]Failed:[/] {escape(str(failure))}", highlight=False)
+    minutes = (time.perf_counter() - began) / 60
+    say(f"{cpu_seconds(experiments, found) / 60:.1f} CPU minutes in all, {minutes:.1f} minutes now.")
+    say(f"The report is {out / 'index.html'}.")
+    return 1 if failures else 0
+
+
+def _caution(size: Size) -> str:
+    if size.effort < 1:
+        return f"At scale {size.scale:g} verdicts show that everything works; they say nothing about the paper."
+    return f"At scale {size.scale:g} verdicts rest on fewer worlds and instances, and say less about the paper."
+
+
+def _verdicts(judged: Sequence[Judged]) -> Table:
+    table = Table(box=SIMPLE_HEAD, title="Claims of the paper", title_justify="left")
+    for name in ("verdict", "claim", "tested in"):
+        table.add_column(name, no_wrap=name != "claim")
+    for label, claim, judgement in judged:
+        table.add_row(judgement.verdict, claim.says, label)
+    return table

@@ -1,0 +1,107 @@
+"""Tasks that need no fit: samples of latent states, and regret beside the bound of its theorem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pyarrow as pa
+
+from ilb.environments.wrappers import FixedInstance
+from ilb.models.latent import LatentModel, LinearReward
+from ilb.online.latent import cpg
+from ilb.simulation import simulate
+from ilb.theory import cpg_regret_bound, gaps
+from ilb_paper.settings import Adcb, Synthetic
+from ilb_paper.tasks import Outcome, Task
+
+
+@dataclass(frozen=True)
+class LatentSampleTask:
+    """Draw the latent states of many instances."""
+
+    setting: Adcb
+    instances: int
+    seed: int = 0
+    revision: ClassVar[int] = 2
+
+    def needs(self) -> tuple[Task, ...]:
+        """Nothing."""
+        return ()
+
+    def shortcut(self) -> None:
+        """None."""
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        """Draw."""
+        del inputs
+        world = self.setting.world(self.seed)
+        keys = jr.split(jr.key(self.seed), self.instances)
+        states = jax.jit(jax.vmap(lambda key: world.latent_state(world.sample_instance(key))))(keys)
+        return Outcome(pa.table({"z": np.asarray(states)[:, 0].astype(np.float64)}))
+
+    def weight(self) -> float:
+        """Next to nothing."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class BoundTask:
+    r"""Play CPG many times for each of some latent states, with predictions off by $\epsilon$, and take the bound.
+
+    The emission is inverted exactly; every predicted reward is `model_error` too high or too low, by a coin for each
+    action. That is what thm:regret allows a model to be off by.
+    """
+
+    setting: Synthetic
+    model_error: float
+    instances: int
+    runs: int
+    horizon: int
+    seed: int = 0
+    revision: ClassVar[int] = 3
+
+    def needs(self) -> tuple[Task, ...]:
+        """Nothing."""
+        return ()
+
+    def shortcut(self) -> None:
+        """None."""
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        """Play and bound, state by state."""
+        del inputs
+        world, oracle = self.setting.world(self.seed), self.setting.oracle(self.seed)
+        key_states, key_signs, key_play = jr.split(jr.fold_in(jr.key(self.seed), 7), 3)
+        policy = cpg(_mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))))
+        variance = float(oracle.noise.encoding_covariance[0, 0])
+        columns: dict[str, list[float]] = {"gap": [], "regret": [], "regret_se": [], "bound": [], "most": []}
+        for number in range(self.instances):
+            instance = world.sample_instance(jr.fold_in(key_states, number))
+            key = jr.fold_in(key_play, number)
+            history = simulate(key, FixedInstance(world, instance), policy, self.runs, self.horizon)
+            total = history.regret.sum(axis=1, dtype=np.float64)
+            means = world.mean_rewards(instance)
+            columns["gap"].append(float(gaps(means).smallest))
+            columns["regret"].append(float(total.mean()))
+            columns["regret_se"].append(float(total.std(ddof=1) / np.sqrt(self.runs)))
+            columns["most"].append(self.horizon * float(gaps(means).largest))
+            columns["bound"].append(float(cpg_regret_bound(means, variance, self.horizon, self.model_error)))
+        return Outcome(pa.table(columns))
+
+    def weight(self) -> float:
+        """Go by rounds."""
+        return 3 + self.instances * (0.05 + self.runs * self.horizon * 1e-6)
+
+
+def _mistaken(model: LatentModel, errors: jax.Array) -> LatentModel:
+    reward = model.reward
+    assert isinstance(reward, LinearReward)
+    wrong = eqx.tree_at(lambda r: r.intercept, reward, reward.intercept + jnp.asarray(errors, jnp.float32))
+    return LatentModel(model.encoder, wrong, model.noise)
