@@ -22,7 +22,7 @@ from ilb.offline.encoders.recipe import fit_keys, split_each
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scores import FitScores
 from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
-from ilb_paper import learners, tasks
+from ilb_paper import learners, presentation, tasks
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import Claim, Comparison, combine, compare, compare_fits, less_regret
 from ilb_paper.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
