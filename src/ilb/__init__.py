@@ -4,36 +4,9 @@
     model = ilb.fit(logs)
     decision = ilb.LiveBandit.on(model).start("anna").decide({"age": 61, "pain": 7})
 
-Names are those of `ilb.api`, loaded at the first use: the command line answers without waiting for JAX.
+The names are listed in `__init__.pyi` and loaded at their first use: the command line answers without waiting for JAX.
 """
 
-import importlib as _importlib
-import importlib.util as _importlib_util
-import pkgutil as _pkgutil
-import typing as _typing
+import lazy_loader as _lazy_loader
 
-from ilb.version import __version__ as __version__
-
-if _typing.TYPE_CHECKING:
-    from ilb.api import *  # noqa: F403
-
-
-def __getattr__(name: str) -> _typing.Any:
-    if name == "__all__":
-        return _importlib.import_module("ilb.api").__all__
-    if not name.startswith("_"):
-        api = _importlib.import_module("ilb.api")
-        if name in api.__all__:
-            return getattr(api, name)
-        if _importlib_util.find_spec(f"ilb.{name}") is not None:
-            return _importlib.import_module(f"ilb.{name}")
-    raise AttributeError(f"module 'ilb' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    modules = (
-        module.name
-        for module in _pkgutil.iter_modules(__spec__.submodule_search_locations)
-        if not module.name.startswith("_")
-    )
-    return sorted({*_importlib.import_module("ilb.api").__all__, *modules})
+__getattr__, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)
