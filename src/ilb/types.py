@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, Int
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """f: one context to one encoding."""
 
@@ -15,6 +16,7 @@ class Encoder(Protocol):
         ...
 
 
+@runtime_checkable
 class RewardModel(Protocol):
     """mu: one latent state to the expected reward of every action."""
 
@@ -38,6 +40,7 @@ class Choice(NamedTuple):
     values: Float[Array, " K"]
 
 
+@runtime_checkable
 class Report(Protocol):
     """Called as long work goes on: after a chunk of training steps, or of instances played."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from ilb.logs import Logs
 from ilb.logs.arrays import read_arrays
 
 
+@runtime_checkable
 class LoggingRule(Protocol):
     """How the people of the past chose: unnormalised log-probabilities of the K actions."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +34,7 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
 
 
+@runtime_checkable
 class Scaling(Protocol):
     """A frozen dataclass that finds the affine map to apply to contexts first."""
 

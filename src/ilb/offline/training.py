@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ SCORING_DRAWS = 16
 """Minibatches that a validation score averages: the same ones each time, so that scores are comparable."""
 
 
+@runtime_checkable
 class Optimiser(Protocol):
     """Numbers that build an Optax transformation once the number of steps is known."""
 

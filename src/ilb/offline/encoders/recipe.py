@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ class TrainedEncoder(NamedTuple):
     interrupted: bool
 
 
+@runtime_checkable
 class EncoderRecipe(Protocol):
     """Anything that learns encoders from logs."""
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -42,6 +42,7 @@ class VAEParams(eqx.Module):
     decoder: DenseMLP
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """A frozen dataclass that tells how surprising a context is, given what was decoded."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
@@ -27,6 +27,7 @@ class RewardTask(NamedTuple):
     lengths: Int[np.ndarray, " I"]
 
 
+@runtime_checkable
 class RewardRecipe(Protocol):
     """Anything that learns mu_a(z) from mean encodings and rewards (Alg. 1, offline line 2)."""
 
