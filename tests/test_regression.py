@@ -162,9 +162,9 @@ def test_an_action_without_rewards_is_expected_to_bring_the_average_reward(rows)
 
 def test_logs_without_rewards_are_refused():
     logs = Logs.from_arrays(np.zeros((3, 2, 1)), np.zeros((3, 2)), np.full((3, 2), np.nan), actions=2)
-    with pytest.raises(FitError, match="nothing to predict"):
+    with pytest.raises(FitError, match="nothing to learn from"):
         fit_regression(logs)
-    with pytest.raises(FitError, match="nothing to score"):
+    with pytest.raises(FitError, match="to score against"):
         score_regression(random_network(inputs=1, actions=2), logs)
 
 

@@ -88,6 +88,12 @@ def test_rows_without_reward_or_action_are_ignored():
         np.testing.assert_array_equal(one, other)
 
 
+def test_rewarded_rows_have_both_an_action_and_a_reward():
+    logs = Logs.from_arrays(np.zeros((2, 2, 1)), [[0, -1], [1, 0]], [[1.0, 2.0], [np.nan, 0.0]])
+    np.testing.assert_array_equal(logs.rewarded, [True, False, False, True])
+    logs.require_any_reward()
+
+
 def test_logs_without_any_reward_are_refused_by_column():
     with pytest.raises(FitError, match=r"no row has both an action \(column 'action'\) and a reward"):
         cells_of(np.array([[0, -1]]), np.array([[np.nan, 1.0]]), 2)

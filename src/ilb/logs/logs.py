@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 from numpy.typing import ArrayLike
 
-from ilb.errors import LogsError, SchemaError
+from ilb.errors import FitError, LogsError, SchemaError
 from ilb.logs.arrays import read_arrays, warn_still_parts
 from ilb.logs.frames import write_frame
 from ilb.logs.messages import counted, shown
@@ -156,6 +157,20 @@ class Logs:
     def lengths(self) -> Int64[np.ndarray, " I"]:
         """The number of rows of each instance."""
         return np.diff(self.starts)
+
+    @cached_property
+    def rewarded(self) -> Bool[np.ndarray, " N"]:
+        """The rows that say what was done and what came of it: those with an action and a reward."""
+        return np.asarray((self.action >= 0) & np.isfinite(self.reward))
+
+    def require_any_reward(self) -> None:
+        """Raise a FitError unless some row has both an action and a reward."""
+        if not np.any(self.rewarded):
+            raise FitError(
+                f"no row has both an action (column {self.schema.action!r}) and a reward (column "
+                f"{self.schema.reward!r}), so there is nothing to learn from or to score against. "
+                "Check the names of the columns."
+            )
 
     def __repr__(self) -> str:
         shape = f"{counted(self.rows, 'row')} of {counted(self.instances, 'instance')}"

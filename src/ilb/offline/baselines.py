@@ -23,16 +23,11 @@ def fit_context_regression(logs: Logs, ridge: float = 1.0) -> ContextRegression:
     """
     if not ridge > 0:
         raise FitError(f"ridge must be positive, or actions without rewards have no prior; got ridge={ridge}.")
-    seen = (logs.action >= 0) & np.isfinite(logs.reward)
-    if not np.any(seen):
-        raise FitError(
-            f"no row has both an action (column {logs.schema.action!r}) and a reward (column {logs.schema.reward!r}), "
-            "so there is nothing to start warm from. Check the names of the columns."
-        )
+    logs.require_any_reward()
     precision = np.tile(ridge * np.eye(logs.width), (logs.actions, 1, 1))
     moment = np.zeros((logs.actions, logs.width))
     for action in range(logs.actions):
-        rows = seen & (logs.action == action)
+        rows = logs.rewarded & (logs.action == action)
         context = logs.context[rows].astype(np.float64)
         precision[action] += context.T @ context
         moment[action] = context.T @ logs.reward[rows].astype(np.float64)

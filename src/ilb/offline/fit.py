@@ -181,7 +181,7 @@ def _check(logs: Logs, latent_dim: int | None) -> None:
             f"latent_dim must be between 1 and the number of context columns (assumption A2: n <= d); "
             f"got latent_dim={latent_dim} with {logs.width} columns."
         )
-    reward_cells(logs)  # raises before the training, not after it, when there is no reward to learn from
+    logs.require_any_reward()
     needed = 2 if latent_dim is None else latent_dim + 1
     if logs.instances < needed:
         raise FitError(

@@ -125,13 +125,9 @@ def fit_regression_many(
     if len({(table.width, table.actions) for table in logs}) > 1:
         raise FitError("tables that are fitted together must have the same context columns and actions.")
     for table in logs:
-        if not np.any(_seen(table)):
-            raise FitError(
-                f"no row has both an action (column {table.schema.action!r}) and a reward (column "
-                f"{table.schema.reward!r}), so there is nothing to predict. Check the names of the columns."
-            )
+        table.require_any_reward()
     # An instance without rewards teaches nothing, and among the held-out ones it would measure nothing.
-    rewarded = [table.select(np.unique(table.instance[_seen(table)])) for table in logs]
+    rewarded = [table.select(np.unique(table.instance[table.rewarded])) for table in logs]
     units = [_Units.of(table, recipe.scaling) for table in rewarded]
     result = _minimise(recipe, fit_keys(seeds), rewarded, units, report)
     networks = unstack(result.params, len(logs))
@@ -155,18 +151,13 @@ class _Units(NamedTuple):
 
     @staticmethod
     def of(logs: Logs, scaling: Scaling) -> _Units:
-        reward = logs.reward[_seen(logs)].astype(np.float64)
+        reward = logs.reward[logs.rewarded].astype(np.float64)
         return _Units(scaling.fit(logs.context), float(reward.mean()), float(reward.std()) or 1.0)
 
     def rewards(self, actions: int) -> Affine:
         """Give the map from standardised rewards back to those of the table."""
         identity = np.eye(actions, dtype=np.float32)
         return Affine(jnp.asarray(self.spread * identity), jnp.full(actions, self.centre, jnp.float32))
-
-
-def _seen(logs: Logs) -> np.ndarray:
-    seen: np.ndarray = (logs.action >= 0) & np.isfinite(logs.reward)
-    return seen
 
 
 def _minimise(
@@ -203,7 +194,7 @@ def _stack_histories(units: Sequence[_Units], logs: Sequence[Logs]) -> RewardedH
 
 
 def _lay_out(unit: _Units, logs: Logs, rows: int, instances: int) -> RewardedHistories:
-    seen, more_rows, more = _seen(logs), (0, rows - logs.rows), (0, instances - logs.instances)
+    seen, more_rows, more = logs.rewarded, (0, rows - logs.rows), (0, instances - logs.instances)
     reward = np.where(seen, (logs.reward - unit.centre) / unit.spread, 0)
     return RewardedHistories(
         np.pad(whiten(unit.contexts, logs), (more_rows, (0, 0))),
@@ -273,9 +264,8 @@ def score_regression(
     """
     if prefix not in ("full", "all"):
         raise FitError(f'prefix is {prefix!r}; expected "full" or "all".')
-    seen = (test.action >= 0) & np.isfinite(test.reward)
-    if not np.any(seen):
-        raise FitError("no row of the test logs has both an action and a reward, so there is nothing to score against.")
+    test.require_any_reward()
+    seen = test.rewarded
     estimate = predict_prefixes(model, test).astype(np.float64)
     # One line for each decision that is scored, and the instance it belongs to.
     if prefix == "full":

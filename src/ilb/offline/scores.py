@@ -18,7 +18,6 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
 from ilb.networks import Affine, IdentityEncoder
@@ -151,11 +150,10 @@ def score_model(
     `truth` adds the scores that need potential rewards; `training`, with its truth, those that compare latent states
     (the affine map and the ICA rotation are fitted there, never on the test instances).
     """
+    test.require_any_reward()
     mean_encodings = instance_means(encode_contexts(model.encoder, test.context), test.starts)
     estimate = np.asarray(jax.vmap(model.reward)(jnp.asarray(mean_encodings, jnp.float32)), dtype=np.float64)
-    seen = (test.action >= 0) & np.isfinite(test.reward)
-    if not np.any(seen):
-        raise FitError("no row of the test logs has both an action and a reward, so there is nothing to score against.")
+    seen = test.rewarded
     instance, action = test.instance[seen], test.action[seen]
     scores = FitScores(r_squared(estimate[instance, action], test.reward[seen].astype(np.float64), instance))
     if truth is None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ilb.errors import FitError, RareActionWarning
+from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LinearReward
@@ -39,12 +39,8 @@ class Cells(NamedTuple):
 
 def reward_cells(logs: Logs) -> Cells:
     """Sum the logged rewards by instance and action; rows without an action or a reward are left out."""
-    seen = (logs.action >= 0) & np.isfinite(logs.reward)
-    if not np.any(seen):
-        raise FitError(
-            f"no row has both an action (column {logs.schema.action!r}) and a reward (column {logs.schema.reward!r}), "
-            "so no reward model can be learned. Check the names of the columns."
-        )
+    logs.require_any_reward()
+    seen = logs.rewarded
     code = logs.instance[seen].astype(np.int64) * logs.actions + logs.action[seen]
     cells, index, count = np.unique(code, return_inverse=True, return_counts=True)
     reward = logs.reward[seen].astype(np.float64)
