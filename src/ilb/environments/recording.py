@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
 from ilb.logs import Logs
-from ilb.logs.arrays import read_arrays
+from ilb.logs.reading import read_arrays
 
 
 @runtime_checkable

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 
 from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
+from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, shown, warn
-from ilb.logs.values import Labels
 
 # Under this share of a column's variance inside instances, one value all but tells which instance it is.
 LEAST_WITHIN_SHARE = 1e-4
@@ -93,10 +93,9 @@ def warn_unrewarded_actions(action: str, reward: str, actions: Labels, rewards: 
         )
 
 
-def warn_constant(name: str, values: Float64[np.ndarray, " N"] | Labels) -> None:
+def warn_constant(name: str, values: Float64[np.ndarray, " N"]) -> None:
     """A column that is the same everywhere says nothing, and is kept all the same."""
-    known = _comparable(values)
-    known = known[~np.isnan(known)]
+    known = values[~np.isnan(values)]
     if (known == known[0]).all():
         warn(
             f"column {name!r} has the same value in all {counted(len(known), 'row')} that have one, so it tells "
@@ -122,13 +121,10 @@ class StillColumn(NamedTuple):
         return f"column {self.name!r} {still} within an instance and has {self.distinct:,} distinct values"
 
 
-def find_still(
-    name: str, values: Float64[np.ndarray, " N"] | Labels, instance: Int64[np.ndarray, " N"]
-) -> StillColumn | None:
-    """The column, if it differs between instances but (nearly) stands still within them."""
-    numbers = _comparable(values)
-    known = ~np.isnan(numbers)
-    numbers, instance = numbers[known], instance[known]
+def find_still(name: str, values: Float64[np.ndarray, " N"], instance: Int64[np.ndarray, " N"]) -> StillColumn | None:
+    """The column, if its values (or their codes) differ between instances but (nearly) stand still within them."""
+    known = ~np.isnan(values)
+    numbers, instance = values[known], instance[known]
     neighbours = instance[1:] == instance[:-1]
     if np.count_nonzero(neighbours) < LEAST_REPEATS or (numbers == numbers[0]).all():
         return None
@@ -137,16 +133,17 @@ def find_still(
     return StillColumn(name, len(np.unique(numbers)), within) if within < LEAST_WITHIN_SHARE else None
 
 
-def warn_still(still: Sequence[StillColumn], instances: int, columns: int) -> None:
+def warn_still(columns: Sequence[StillColumn | None], instances: int) -> None:
     """Columns that stand still in time but differ between instances give the instance away, or part of it.
 
     Beside contexts that vary, a value without noise is the easiest way to tell instances apart: an encoder spends
     latent dimensions on it that the latent state then lacks. That holds of traits that many instances share, too.
     """
-    identifying = [column for column in still if column.identifies(instances)]
-    shared = [column for column in still if column not in identifying]
+    still = [column for column in columns if column is not None]
     if not still:
         return
+    identifying = [column for column in still if column.identifies(instances)]
+    shared = [column for column in still if column not in identifying]
     traits = ", ".join(f"{column.name!r} ({column.distinct:,} values)" for column in shared)
     parts = []
     if identifying:
@@ -160,19 +157,18 @@ def warn_still(still: Sequence[StillColumn], instances: int, columns: int) -> No
             f"{'These stand still, too' if identifying else 'Columns that never change within an instance'}: {traits}. "
             "They help to tell instances apart, so the encoder spends latent dimensions on them."
         )
-    parts.append(_way_out([column.name for column in (*identifying, *shared)], columns))
+    parts.append(_way_out([column.name for column in (*identifying, *shared)], others=len(still) < len(columns)))
     warn(" ".join(parts), IdentifiabilityWarning)
 
 
-def _way_out(names: list[str], columns: int) -> str:
-    if len(names) == columns:
+def _way_out(names: list[str], *, others: bool) -> str:
+    if not others:
         return "No other column is left, so these contexts can't teach an encoder by telling instances apart."
-    beside = "Or keep the contexts beside the encoding: recipe=WithContexts(), `ilb fit --recipe with-contexts`."
     options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
     them = "it" if len(names) == 1 else "them"
     return (
         f"Leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, or logs.without({names!r}). "
-        f"{beside}"
+        "Or keep the contexts beside the encoding: recipe=WithContexts(), `ilb fit --recipe with-contexts`."
     )
 
 
@@ -183,9 +179,3 @@ def _within_share(numbers: Float64[np.ndarray, " N"], instance: Int64[np.ndarray
     counts = np.bincount(instance)
     means = np.bincount(instance, weights=centred) / np.maximum(counts, 1)
     return float(((centred - means[instance]) ** 2).sum() / (centred**2).sum())
-
-
-def _comparable(values: Float64[np.ndarray, " N"] | Labels) -> Float64[np.ndarray, " N"]:
-    if isinstance(values, Labels):
-        return np.where(values.codes < 0, np.nan, values.codes.astype(np.float64))
-    return values

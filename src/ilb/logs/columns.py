@@ -1,10 +1,13 @@
-"""One context column: how its values become float32 numbers, the same way at fit and at decision time."""
+"""Context columns: how values of any frame or list become float32 numbers, the same way at fit and at decision time."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import narwhals as nw
@@ -12,22 +15,86 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
 from ilb.errors import LogsError, LogsWarning
-from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label, is_missing
-from ilb.logs.messages import counted, shown, warn
-from ilb.logs.values import (
-    LARGEST,
+from ilb.logs.labels import (
+    JsonValue,
     Labels,
     Values,
+    as_label,
+    decode_label,
+    encode_label,
     in_order,
-    infinite_error,
-    not_a_number,
-    number,
+    is_missing,
     read_labels,
-    read_numbers,
 )
+from ilb.logs.messages import counted, shown, warn
 
+# Contexts and rewards are stored as float32: what lies beyond would become infinite there.
+_LARGEST = float(np.finfo(np.float32).max)
 MOST_CATEGORIES = 100
 NUMBERS_EXPECTED = "Turn them into numbers, or name the column in categorical= when fitting."
+
+
+def _number(value: Any) -> float | None:
+    """A value as a float, NaN when it is missing, None when it is no number.
+
+    >>> _number(True), _number(np.float32(0.5)), _number(Decimal("1.5")), _number(None), _number("7")
+    (1.0, 0.5, 1.5, nan, None)
+    """
+    if type(value) is float:
+        return value
+    if is_missing(value):
+        return float("nan")
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def read_numbers(name: str, values: Values, way_out: str) -> Float64[np.ndarray, " N"]:
+    """A column of numbers, Booleans as 0 and 1, NaN where missing; refuses what is no number, and infinite numbers."""
+    if isinstance(values, nw.Series):
+        plain = values.dtype.is_numeric() or values.dtype == nw.Boolean
+        values = values.cast(nw.Float64).to_numpy() if plain else values.to_list()
+    if isinstance(values, np.ndarray):
+        numbers = values.astype(np.float64)
+    else:
+        found = [_number(value) for value in values]
+        refused = [value for value, one in zip(values, found, strict=True) if one is None]
+        if refused:
+            raise _not_a_number(name, len(refused), refused[0], way_out)
+        numbers = np.array(found, dtype=np.float64)
+    infinite = int(np.count_nonzero(np.abs(numbers) > _LARGEST))
+    if infinite:
+        raise _infinite(name, infinite)
+    return numbers
+
+
+def _infinite(name: str, count: int) -> LogsError:
+    """The refusal of numbers that are infinite, or become so as float32."""
+    return LogsError(
+        f"column {name!r} has {counted(count, 'infinite value')} (or beyond {_LARGEST:.2g}); expected finite numbers. "
+        "Replace them by what was measured, or by None where that is unknown."
+    )
+
+
+def _not_a_number(name: str, count: int, example: Any, way_out: str) -> LogsError:
+    """The refusal of text, dates and the like where numbers belong."""
+    if isinstance(example, date | timedelta):
+        way_out = "Turn times into numbers first, for example into days since a start date."
+    found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {example!r}"
+    return LogsError(f"column {name!r} has {found}; expected numbers. {way_out}")
+
+
+def _warn_unflagged(name: str, count: int, treatment: str, way_out: str) -> None:
+    warn(
+        f"column {name!r} lacks {counted(count, 'value')}, {treatment}. It had no missing values in training, so the "
+        f"model has no missingness flag for it and {way_out}, or fit on logs where it is sometimes missing.",
+        LogsWarning,
+    )
 
 
 @dataclass(frozen=True)
@@ -71,30 +138,29 @@ class NumericColumn:
         return (self.name, f"{self.name} is missing") if self.flagged else (self.name,)
 
     def encode(self, values: Values) -> Float32[np.ndarray, "N width"]:
-        """Many values."""
         numbers = read_numbers(self.name, values, NUMBERS_EXPECTED)
         missing = np.isnan(numbers)
         if not self.flagged and missing.any():
             self._warn_unflagged(int(missing.sum()))
         with np.errstate(over="ignore"):
             scaled = (np.where(missing, self.fill, numbers) - self.mean) / self.std
-        if (far := int(np.count_nonzero(np.abs(scaled) > LARGEST))) > 0:
-            raise infinite_error(self.name, far)
+        if (far := int(np.count_nonzero(np.abs(scaled) > _LARGEST))) > 0:
+            raise _infinite(self.name, far)
         return np.column_stack([scaled, missing] if self.flagged else [scaled]).astype(np.float32)
 
     def append(self, value: Any, out: list[float]) -> None:
         """One value, added to a row under construction: the live path, free of NumPy."""
-        found = value if type(value) is float else number(value)
+        found = _number(value)
         if found is None:
-            raise not_a_number(self.name, 1, value, NUMBERS_EXPECTED)
+            raise _not_a_number(self.name, 1, value, NUMBERS_EXPECTED)
         missing = found != found  # noqa: PLR0124 (NaN)
         if missing:
             found = self.fill
             if not self.flagged:
                 self._warn_unflagged(1)
         scaled = (found - self.mean) / self.std
-        if not -LARGEST <= scaled <= LARGEST or not -LARGEST <= found <= LARGEST:
-            raise infinite_error(self.name, 1)
+        if not -_LARGEST <= scaled <= _LARGEST or not -_LARGEST <= found <= _LARGEST:
+            raise _infinite(self.name, 1)
         out.append(scaled)
         if self.flagged:
             out.append(float(missing))
@@ -105,28 +171,20 @@ class NumericColumn:
 
     def decode(self, block: Float32[np.ndarray, "N width"]) -> list[Any]:
         """The values again, None for a missing one."""
-        values: list[Any] = (block[:, 0].astype(np.float64) * self.std + self.mean).tolist()
-        for row in np.flatnonzero(self.missing(block)):
-            values[row] = None
-        return values
+        values = block[:, 0].astype(np.float64) * self.std + self.mean
+        return np.where(self.missing(block), None, values.astype(object)).tolist()
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Only JSON types."""
         numbers: dict[str, JsonValue] = {"mean": self.mean, "std": self.std, "fill": self.fill}
         return {"kind": "numeric", "name": self.name, **numbers, "flagged": self.flagged}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> NumericColumn:
-        """What `to_json` was called on."""
         return cls(saved["name"], float(saved["mean"]), float(saved["std"]), float(saved["fill"]), saved["flagged"])
 
     def _warn_unflagged(self, count: int) -> None:
-        warn(
-            f"column {self.name!r} lacks {counted(count, 'value')}, filled with the training median {self.fill:g}. "
-            "It had no missing values in training, so the model has no missingness flag for it and takes the fill "
-            "for a measurement. Measure it, or fit on logs where it is sometimes missing.",
-            LogsWarning,
-        )
+        treatment = f"filled with the training median {self.fill:g}"
+        _warn_unflagged(self.name, count, treatment, "takes the fill for a measurement. Measure it")
 
 
 @dataclass(frozen=True)
@@ -156,17 +214,14 @@ class CategoricalColumn:
 
     @cached_property
     def positions(self) -> dict[Hashable, int]:
-        """Where each category has its 1."""
         return {category: position for position, category in enumerate(self.categories)}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the float columns made from this one."""
         made = tuple(f"{self.name} = {category}" for category in self.categories)
         return (*made, f"{self.name} is missing") if self.flagged else made
 
     def encode(self, values: Values | Labels) -> Float32[np.ndarray, "N width"]:
-        """Many values."""
         found = read_labels(self.name, values)
         codes = found.recoded(self.positions)
         unknown = [label for label in found.labels if label not in self.positions]
@@ -183,7 +238,6 @@ class CategoricalColumn:
         return block
 
     def append(self, value: Any, out: list[float]) -> None:
-        """One value, added to a row under construction."""
         block = [0.0] * (len(self.categories) + self.flagged)
         position = None if is_missing(value) else self._position(value)
         if position is not None:
@@ -218,13 +272,11 @@ class CategoricalColumn:
         return [values[code] for code in codes.tolist()]
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Only JSON types."""
         categories: list[JsonValue] = [encode_label(category) for category in self.categories]
         return {"kind": "categorical", "name": self.name, "categories": categories, "flagged": self.flagged}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> CategoricalColumn:
-        """What `to_json` was called on."""
         return cls(saved["name"], tuple(decode_label(label) for label in saved["categories"]), saved["flagged"])
 
     def _warn_unknown(self, unknown: list[Hashable], count: int) -> None:
@@ -236,12 +288,8 @@ class CategoricalColumn:
         )
 
     def _warn_unflagged(self, count: int) -> None:
-        warn(
-            f"column {self.name!r} lacks {counted(count, 'value')}, given as zeros for every category. It had no "
-            "missing values in training, so the model has no missingness flag for it and has never seen this. "
-            "Fill it in, or fit on logs where it is sometimes missing.",
-            LogsWarning,
-        )
+        treatment = "given as zeros for every category"
+        _warn_unflagged(self.name, count, treatment, "has never seen this. Fill it in")
 
 
 Column: TypeAlias = NumericColumn | CategoricalColumn

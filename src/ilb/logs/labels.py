@@ -1,4 +1,4 @@
-"""Labels of instances, actions and categories: any hashable thing in memory, and JSON on disk.
+"""Labels of instances, actions and categories: any hashable thing in memory, codes in arrays, and JSON on disk.
 
 Two labels are the same when a dictionary says so (`1 == 1.0 == True`). NumPy and pandas scalars become the Python
 objects that they stand for as soon as a table is read, so labels are the same whichever library held the table.
@@ -7,17 +7,20 @@ objects that they stand for as soon as a table is read, so labels are the same w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import narwhals as nw
 import numpy as np
+from jaxtyping import Bool, Float64, Int64
 
 from ilb.errors import LogsError
 
+Values: TypeAlias = "nw.Series[Any] | Sequence[Any] | np.ndarray"
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 # Beyond this, readers that keep JSON numbers as doubles would change the label.
@@ -72,6 +75,93 @@ def _python_time(value: np.datetime64 | np.timedelta64) -> Any:
     except TypeError:  # months have no fixed length
         return value
     return rounded.item() if rounded == value and isinstance(rounded.item(), date | timedelta) else value
+
+
+class Labels(NamedTuple):
+    """A column of labels: `labels[codes[i]]` is the label of row i, and a code of -1 says that it is missing."""
+
+    codes: Int64[np.ndarray, " N"]
+    labels: tuple[Hashable, ...]
+
+    def take(self, rows: Int64[np.ndarray, " M"]) -> Labels:
+        return Labels(self.codes[rows], self.labels)
+
+    def recoded(self, positions: dict[Hashable, int]) -> Int64[np.ndarray, " N"]:
+        """The codes in another numbering of labels; -1 where the label is missing or not among them."""
+        translation = np.array([*(positions.get(label, -1) for label in self.labels), -1], dtype=np.int64)
+        return translation.take(self.codes)
+
+    def as_numbers(self) -> Float64[np.ndarray, " N"]:
+        """The codes as floats, NaN where the label is missing."""
+        return np.where(self.codes < 0, np.nan, self.codes.astype(np.float64))
+
+
+def in_order(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """The labels sorted, or as they come when they can't be compared with each other."""
+    try:
+        return tuple(sorted(labels))  # type: ignore[type-var]
+    except TypeError:
+        return tuple(labels)
+
+
+def read_labels(name: str, values: Values | Labels) -> Labels:
+    """A column of labels, as Python objects; whole floats beside missing values are the integers that they were."""
+    if isinstance(values, Labels):
+        return values
+    if isinstance(values, nw.Series) and has_numpy_order(values.dtype):
+        return _by_sorting(values)
+    listed: Sequence[Any] | np.ndarray = values.to_list() if isinstance(values, nw.Series) else values
+    index: dict[Hashable, int] = {}
+    codes = []
+    for value in listed:
+        try:
+            # NaN is not equal to itself, so many may be entered; they all end as missing.
+            codes.append(index.setdefault(value, len(index)))
+        except TypeError as error:
+            raise LogsError(
+                f"column {name!r} has labels of type {type(value).__name__!r}, such as {value!r}; expected "
+                "labels that can be dictionary keys. Turn them into text or tuples first."
+            ) from error
+    return _as_python(np.array(codes, dtype=np.int64), list(index))
+
+
+def has_numpy_order(dtype: Any) -> bool:
+    """Whether NumPy can sort columns of this type."""
+    return bool(dtype.is_integer() or dtype.is_float()) or dtype in (nw.Boolean, nw.Datetime, nw.Date, nw.Duration)
+
+
+def missing_rows(series: nw.Series[Any]) -> Bool[np.ndarray, " N"]:
+    """Which rows of a column are null or NaN."""
+    missing = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    if series.dtype.is_float():
+        missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
+    return missing
+
+
+def _by_sorting(series: nw.Series[Any]) -> Labels:
+    missing = missing_rows(series)
+    present = series if not missing.any() else series[np.flatnonzero(~missing)]
+    array = present.to_numpy()
+    _, first, inverse = np.unique(array, return_index=True, return_inverse=True)
+    appearance = np.argsort(first)
+    rank = np.empty_like(appearance)
+    rank[appearance] = np.arange(len(first))
+    codes = np.full(len(series), -1, dtype=np.int64)
+    codes[~missing] = rank[inverse]
+    labels = present[first[appearance]].to_list() if len(first) else []
+    # pandas has no integer column with missing values by default: 1, 2, None comes here as 1.0, 2.0, NaN.
+    if series.dtype.is_float() and missing.any() and all(label.is_integer() for label in labels):
+        labels = [int(label) for label in labels]
+    return _as_python(codes, labels)
+
+
+def _as_python(codes: Int64[np.ndarray, " N"], raw: list[Any]) -> Labels:
+    index: dict[Hashable, int] = {}
+    translation = np.full(len(raw) + 1, -1, dtype=np.int64)
+    for position, value in enumerate(raw):
+        if not is_missing(value):
+            translation[position] = index.setdefault(as_label(value), len(index))
+    return Labels(translation[codes], tuple(index))
 
 
 def encode_label(label: Hashable) -> JsonValue:

@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import FitError, LogsError, SchemaError
-from ilb.logs.arrays import read_arrays, warn_still_parts
-from ilb.logs.frames import write_frame
-from ilb.logs.messages import counted, shown
-from ilb.logs.reading import Parts, apply, learn
-from ilb.logs.roles import assign_roles, names_of
+from ilb.logs.messages import counted, one_line
+from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
 from ilb.logs.schema import Schema
-from ilb.logs.splits import earlier_rows, instance_parts
-from ilb.logs.summary import Summary
-from ilb.logs.tables import open_table, write_table
+from ilb.logs.tables import assign_roles, names_of, open_table, write_table
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How much there is, and how much is missing; `missing_contexts` counts rows with some context value missing."""
+
+    rows: int
+    instances: int
+    shortest_history: int
+    median_history: float
+    longest_history: int
+    context_columns: int
+    actions: int
+    missing_contexts: int
+    missing_actions: int
+    missing_rewards: int
+
+    def sentence(self) -> str:
+        """The counts in one line."""
+        missing = {
+            "a missing context": self.missing_contexts,
+            "no action": self.missing_actions,
+            "no reward": self.missing_rewards,
+        }
+        lacking = "".join(f", {count:,} rows with {what}" for what, count in missing.items() if count)
+        span = f"{self.shortest_history:,} to {self.longest_history:,}"
+        if self.shortest_history == self.longest_history:
+            span = f"{self.longest_history:,}"
+        return (
+            f"{self.rows:,} rows of {self.instances:,} instances ({span} each), "
+            f"{self.context_columns:,} context columns, {self.actions:,} actions{lacking}"
+        )
+
+    def __str__(self) -> str:
+        lines = {
+            "rows": f"{self.rows:,}",
+            "instances": f"{self.instances:,}",
+            "rows per instance": f"{self.shortest_history:,} to {self.longest_history:,}, "
+            f"median {self.median_history:g}",
+            "context columns": f"{self.context_columns:,}",
+            "actions": f"{self.actions:,}",
+            "rows with a missing context": f"{self.missing_contexts:,}",
+            "rows without action": f"{self.missing_actions:,}",
+            "rows without reward": f"{self.missing_rewards:,}",
+        }
+        return "\n".join(f"{name:<28}{value}" for name, value in lines.items())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +81,6 @@ class Logs:
     instance: Int32[np.ndarray, " N"]
     action: Int32[np.ndarray, " N"]
     reward: Float32[np.ndarray, " N"]
-    starts: Int64[np.ndarray, " I+1"]
 
     @classmethod
     def from_frame(
@@ -75,26 +116,13 @@ class Logs:
         array([0, 1, 0, 1], dtype=int32)
         """
         table = open_table(frame)
-        if schema is not None:
-            _require_agreement(schema, instance=instance, time=time, action=action, reward=reward)
-            if context is not None or len(categorical) or len(drop):
-                raise SchemaError("schema= says which columns are context; leave out context=, categorical= and drop=.")
-            return cls.of_parts(apply(table, schema))
-        if instance is None or action is None or reward is None:
-            given = {"instance=": instance, "action=": action, "reward=": reward}
-            lost = " and ".join(role for role, name in given.items() if name is None)
-            raise LogsError(f"no column is named for {lost}; the table has {shown(table.columns, 30)}. Name one.")
-        roles = assign_roles(
-            table.columns,
-            instance=instance,
-            time=time,
-            context=context,
-            action=action,
-            reward=reward,
-            categorical=categorical,
-            drop=drop,
-        )
-        return cls.of_parts(learn(table, roles, names_of(categorical)))
+        named = {"instance": instance, "action": action, "reward": reward, "time": time}
+        if schema is None:
+            return cls.of_parts(learn(table, assign_roles(table.columns, named, context, categorical, drop)))
+        _require_agreement(schema, named)
+        if context is not None or len(categorical) or len(drop):
+            raise SchemaError("schema= says which columns are context; leave out context=, categorical= and drop=.")
+        return cls.of_parts(apply(table, schema))
 
     @classmethod
     def from_arrays(
@@ -116,22 +144,16 @@ class Logs:
         Logs(6 rows of 3 instances, 4 context columns, 5 actions, 6 rewards)
         """
         parts = read_arrays(context, action, reward, instance, actions, names)
-        warn_still_parts(parts)
+        warn_still_columns(parts)
         return cls.of_parts(parts)
 
     @classmethod
     def of_parts(cls, parts: Parts) -> Logs:
         """Take parts that are known to be right; nothing is checked and nothing warned of."""
-        lengths = np.bincount(parts.instance, minlength=len(parts.instance_labels))
-        return cls(
-            schema=parts.schema,
-            instance_labels=parts.instance_labels,
-            context=parts.context,
-            instance=parts.instance.astype(np.int32),
-            action=parts.action.astype(np.int32),
-            reward=parts.reward,
-            starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        )
+        schema, rows, context = parts
+        instance = rows.instance.codes.astype(np.int32)
+        action = rows.action.recoded(schema.action_positions).astype(np.int32)
+        return cls(schema, rows.instance.labels, context, instance, action, rows.reward)
 
     @property
     def rows(self) -> int:
@@ -153,10 +175,22 @@ class Logs:
         """The number d of context columns, as numbers."""
         return self.schema.width
 
+    @cached_property
+    def starts(self) -> Int64[np.ndarray, " I+1"]:
+        """Where the rows of each instance start, and where the last ones end."""
+        lengths = np.bincount(self.instance, minlength=self.instances)
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
     @property
     def lengths(self) -> Int64[np.ndarray, " I"]:
         """The number of rows of each instance."""
         return np.diff(self.starts)
+
+    @property
+    def time(self) -> Int64[np.ndarray, " N"]:
+        """The position of each row in the history of its instance, from 0."""
+        position: Int64[np.ndarray, " N"] = np.arange(self.rows) - self.starts[self.instance]
+        return position
 
     @cached_property
     def rewarded(self) -> Bool[np.ndarray, " N"]:
@@ -185,7 +219,20 @@ class Logs:
         >>> logs.describe().missing_rewards
         6
         """
-        return Summary.of(self.schema, self.context, self.action, self.reward, self.lengths)
+        lengths = self.lengths
+        missing = [column.missing(block) for column, block in self.schema.blocks(self.context)]
+        return Summary(
+            rows=self.rows,
+            instances=self.instances,
+            shortest_history=int(lengths.min()),
+            median_history=float(np.median(lengths)),
+            longest_history=int(lengths.max()),
+            context_columns=len(self.schema.context),
+            actions=self.actions,
+            missing_contexts=int(np.count_nonzero(np.any(missing, axis=0))),
+            missing_actions=int(np.count_nonzero(self.action < 0)),
+            missing_rewards=int(np.count_nonzero(np.isnan(self.reward))),
+        )
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """The table again, with labels, as a "pandas", "polars" or "pyarrow" frame.
@@ -197,10 +244,16 @@ class Logs:
         >>> logs.to_frame("pyarrow").to_pylist()[-1]
         {'instance': 1, 'time': 1, 'x1': 1.0, 'action': None, 'reward': None}
         """
-        labels = [self.instance_labels[code] for code in self.instance.tolist()]
-        time = np.arange(self.rows) - self.starts[self.instance]
-        arrays = {"context": self.context, "action": self.action, "reward": self.reward}
-        return write_frame(self.schema, instance=labels, time=time, **arrays, backend=backend)
+        schema, actions = self.schema, (*self.schema.actions, None)
+        rewards = np.where(np.isnan(self.reward), None, self.reward.astype(object)).tolist()
+        columns: dict[str, tuple[list[Any], Any]] = {
+            schema.instance: ([self.instance_labels[code] for code in self.instance.tolist()], None),
+            schema.time or _free_name(schema): (self.time.tolist(), nw.Int64),
+            **{column.name: (column.decode(block), column.dtype) for column, block in schema.blocks(self.context)},
+            schema.action: ([actions[code] for code in self.action.tolist()], None),
+            schema.reward: (rewards, nw.Float64),
+        }
+        return _native_frame(columns, backend)
 
     def write(self, path: str | Path) -> None:
         """Write the table of `to_frame` to a .csv or .parquet file, for `ilb fit` or anybody else."""
@@ -249,7 +302,21 @@ class Logs:
         >>> [part.instances for part in logs.split_instances((0.5, 0.3, 0.2), seed=0)]
         [5, 3, 2]
         """
-        return tuple(self.select(part) for part in instance_parts(self.instances, fractions, seed))
+        shares = np.asarray(fractions, dtype=np.float64)
+        if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
+            raise LogsError(
+                f"fractions are {fractions!r}; expected positive numbers with sum 1, such as (0.8, 0.1, 0.1)."
+            )
+        if self.instances < len(shares):
+            raise LogsError(
+                f"can't split {self.instances} instances into {len(shares)} parts, each with at least one. "
+                "Use fewer parts, or add instances."
+            )
+        sizes = np.maximum(1, np.diff(np.round(np.cumsum([0.0, *shares]) * self.instances)).astype(np.int64))
+        while sizes.sum() > self.instances:
+            sizes[sizes.argmax()] -= 1
+        shuffled = np.random.default_rng(seed).permutation(self.instances)
+        return tuple(self.select(np.sort(part)) for part in np.split(shuffled, np.cumsum(sizes)[:-1]))
 
     def split_time(self, fraction: float = 0.8) -> tuple[Logs, Logs]:
         """The earlier and the later rows of each instance; an instance with one row is in the earlier part only.
@@ -258,7 +325,16 @@ class Logs:
         >>> [part.lengths.tolist() for part in logs.split_time(0.8)]
         [[4, 4, 4], [1, 1, 1]]
         """
-        early = earlier_rows(self.lengths, fraction)
+        if not 0 < fraction < 1:
+            raise LogsError(f"fraction is {fraction!r}; expected a number between 0 and 1, such as 0.8.")
+        lengths = self.lengths
+        if not (lengths >= 2).any():
+            raise LogsError(
+                f"none of the {len(lengths)} instances has 2 rows or more, so time can't split them. "
+                "Split by instance instead: split_instances."
+            )
+        first_late = np.clip(np.round(lengths * fraction), 1, np.maximum(lengths - 1, 1))
+        early = self.time < first_late[self.instance]
         return self._keep(early), self._keep(~early)
 
     def require_rewards(self) -> Logs:
@@ -290,14 +366,35 @@ class Logs:
     def _take(
         self, rows: Int64[np.ndarray, " M"], codes: Int64[np.ndarray, " M"], labels: tuple[Hashable, ...]
     ) -> Logs:
-        taken = (self.context[rows], codes.astype(np.int64), self.action[rows], self.reward[rows])
-        return self.of_parts(Parts(self.schema, labels, *taken))
+        taken = (self.context[rows], codes.astype(np.int32), self.action[rows], self.reward[rows])
+        return Logs(self.schema, labels, *taken)
 
 
-def _require_agreement(schema: Schema, **given: str | None) -> None:
-    for role, name in given.items():
+def _require_agreement(schema: Schema, named: Mapping[str, str | None]) -> None:
+    for role, name in named.items():
         if name is not None and name != getattr(schema, role):
             raise SchemaError(
                 f"{role}={name!r}, but the schema was made with {role}={getattr(schema, role)!r}. "
                 f"Rename the column, or leave out {role}=."
             )
+
+
+def _native_frame(columns: dict[str, tuple[list[Any], Any]], backend: Any) -> Any:
+    series = []
+    for name, (values, dtype) in columns.items():
+        try:
+            series.append(nw.new_series(name, values, dtype, backend=backend))
+        except Exception as error:  # each library has its own errors for what it can't hold
+            raise LogsError(
+                f"{backend!r} can't hold column {name!r} ({type(error).__name__}: {one_line(error)}). "
+                "Install that library, or try another of 'pandas', 'polars', 'pyarrow'."
+            ) from error
+    return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+
+
+def _free_name(schema: Schema) -> str:
+    taken = {schema.instance, schema.action, schema.reward, *(column.name for column in schema.context)}
+    name = "time"
+    while name in taken:
+        name += "_"
+    return name

@@ -132,7 +132,6 @@ class Schema:
 
     @cached_property
     def action_positions(self) -> dict[Hashable, int]:
-        """The position of each action label."""
         return {label: position for position, label in enumerate(self.actions)}
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -153,7 +152,6 @@ class Schema:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Schema:
-        """What `to_json` was called on."""
         try:
             context = tuple(KINDS[column["kind"]].from_json(column) for column in saved["context"])
             actions = tuple(decode_label(label) for label in saved["actions"])

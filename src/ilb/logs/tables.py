@@ -1,11 +1,12 @@
-"""The user's table, whatever holds it: a pandas, polars or pyarrow frame, or a CSV or Parquet file."""
+"""The user's table, whatever holds it (a frame of any library, a CSV or Parquet file), and the roles of its columns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import pyarrow as pa
@@ -13,8 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from narwhals.exceptions import DuplicateError
 
-from ilb.errors import LogsError
-from ilb.logs.messages import near, one_line, shown
+from ilb.errors import LogsError, LogsWarning
+from ilb.logs.messages import counted, near, one_line, shown, warn
 
 
 def open_table(frame: Any) -> nw.DataFrame[Any]:
@@ -41,6 +42,36 @@ def open_table(frame: Any) -> nw.DataFrame[Any]:
             "Rename them, in pandas for example with frame.columns = frame.columns.map(str)."
         )
     return table.collect() if isinstance(table, nw.LazyFrame) else table
+
+
+def _read_path(path: Path) -> pa.Table:
+    readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".parquet": _read_parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise LogsError(
+            f"can't read {str(path)!r}: unknown file type {path.suffix!r}; expected .csv or .parquet. "
+            "Save the table as one of these, or read it yourself and pass the frame."
+        )
+    if not path.is_file():
+        raise LogsError(f"there is no file {str(path)!r} (looked in {str(Path.cwd())!r}). Check the path.")
+    try:
+        return reader(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LogsError(
+            f"can't read {str(path)!r} as {path.suffix}: {one_line(error)}. Check that the file is whole, or read "
+            "it yourself and pass the frame."
+        ) from error
+
+
+def _read_csv(path: Path) -> pa.Table:
+    # Otherwise an empty field of a text column would be the category "" rather than a missing value.
+    return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    table = pyarrow.parquet.read_table(path)
+    # pandas writes its index under such names; it is a row number and would pass for a context.
+    return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
 
 
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
@@ -76,31 +107,82 @@ def require_columns(wanted: Collection[str], columns: list[str], error: type[Log
         )
 
 
-def _read_path(path: Path) -> pa.Table:
-    readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".parquet": _read_parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+class Roles(NamedTuple):
+    """The column names of one table; each column has one role at most, and `categorical` are some of the context."""
+
+    instance: str
+    action: str
+    reward: str
+    context: tuple[str, ...]
+    time: str | None = None
+    categorical: tuple[str, ...] = ()
+
+
+def names_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names, where a single one may be given as it is."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def assign_roles(
+    columns: list[str],
+    named: Mapping[str, str | None],
+    context: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> Roles:
+    """Check the names that the user gave; without `context`, all remaining columns but those in `drop` are context.
+
+    >>> named = {"instance": "who", "action": "drug", "reward": "gain", "time": None}
+    >>> assign_roles(["who", "age", "drug", "gain"], named).context
+    ('age',)
+    """
+    lost = " and ".join(f"{role}=" for role, name in named.items() if name is None and role != "time")
+    if lost:
+        raise LogsError(f"no column is named for {lost}; the table has {shown(columns, 30)}. Name one.")
+    single = {role: name for role, name in named.items() if name is not None}
+    dropped = names_of(drop)
+    _check_dropped(dropped, columns, single, context)
+    rest = [name for name in columns if name not in single.values() and name not in dropped]
+    chosen = _with_names(rest) if context is None else names_of(context)
+    require_columns([*single.values(), *chosen], columns, LogsError)
+    if not chosen:
         raise LogsError(
-            f"can't read {str(path)!r}: unknown file type {path.suffix!r}; expected .csv or .parquet. "
-            "Save the table as one of these, or read it yourself and pass the frame."
+            f"no context column is left beside {shown([*single.values(), *dropped])}; expected at least one column "
+            "that describes the instance at that time. Add one to the table, or name it in context=."
         )
-    if not path.is_file():
-        raise LogsError(f"there is no file {str(path)!r} (looked in {str(Path.cwd())!r}). Check the path.")
-    try:
-        return reader(path)
-    except (OSError, pa.ArrowException) as error:
+    pairs = [*((name, f"{role}=") for role, name in single.items()), *((name, "context=") for name in chosen)]
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count > 1:
+            uses = " and ".join(role for used, role in pairs if used == name)
+            raise LogsError(f"column {name!r} is used {count} times: {uses}; expected one role. Name another column.")
+    strays = [name for name in names_of(categorical) if name not in chosen]
+    if strays:
         raise LogsError(
-            f"can't read {str(path)!r} as {path.suffix}: {one_line(error)}. Check that the file is whole, or read "
-            "it yourself and pass the frame."
-        ) from error
+            f"categorical= names {shown(strays)}, which is no context column; those are {shown(chosen)}. "
+            "Correct the name, or add it to context=."
+        )
+    return Roles(**single, context=chosen, categorical=names_of(categorical))
 
 
-def _read_csv(path: Path) -> pa.Table:
-    # Otherwise an empty field of a text column would be the category "" rather than a missing value.
-    return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+def _check_dropped(
+    dropped: Sequence[str], columns: list[str], single: Mapping[str, str], context: Sequence[str] | None
+) -> None:
+    require_columns(dropped, columns, LogsError)
+    used = [f"{role}={name!r}" for role, name in single.items() if name in dropped]
+    if used:
+        raise LogsError(f"drop= names {', '.join(used)}; expected context columns. That column is needed: keep it.")
+    if dropped and context is not None:
+        raise LogsError(
+            f"context= says which columns are kept, and drop= which are not: {shown(dropped)}; expected one of the two."
+        )
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    table = pyarrow.parquet.read_table(path)
-    # pandas writes its index under such names; it is a row number and would pass for a context.
-    return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
+def _with_names(columns: list[str]) -> tuple[str, ...]:
+    nameless = [name for name in columns if not name.strip()]
+    if nameless:
+        warn(
+            f"{counted(len(nameless), 'column')} without a name left out of the context; it looks like a saved row "
+            "number. Name the context columns in context= to decide yourself.",
+            LogsWarning,
+        )
+    return tuple(name for name in columns if name.strip())
