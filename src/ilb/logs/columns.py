@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float, Float32, Float64
 
 from ilb.errors import LogsError, LogsWarning
 from ilb.logs.labels import (
@@ -71,6 +71,11 @@ def read_numbers(name: str, values: Values, way_out: str) -> Float64[np.ndarray,
     if infinite:
         raise _infinite(name, infinite)
     return numbers
+
+
+def with_none(values: Float[np.ndarray, " N"], missing: Bool[np.ndarray, " N"]) -> list[Any]:
+    """The numbers as Python has them, None where missing."""
+    return [None if lost else value for value, lost in zip(values.tolist(), missing.tolist(), strict=True)]
 
 
 def _infinite(name: str, count: int) -> LogsError:
@@ -172,7 +177,7 @@ class NumericColumn:
     def decode(self, block: Float32[np.ndarray, "N width"]) -> list[Any]:
         """The values again, None for a missing one."""
         values = block[:, 0].astype(np.float64) * self.std + self.mean
-        return np.where(self.missing(block), None, values.astype(object)).tolist()
+        return with_none(values, self.missing(block))
 
     def to_json(self) -> dict[str, JsonValue]:
         numbers: dict[str, JsonValue] = {"mean": self.mean, "std": self.std, "fill": self.fill}

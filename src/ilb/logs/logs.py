@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float32, Int32, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import FitError, LogsError, SchemaError
+from ilb.logs.columns import with_none
 from ilb.logs.messages import counted, one_line
 from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
 from ilb.logs.schema import Schema
@@ -245,13 +246,12 @@ class Logs:
         {'instance': 1, 'time': 1, 'x1': 1.0, 'action': None, 'reward': None}
         """
         schema, actions = self.schema, (*self.schema.actions, None)
-        rewards = np.where(np.isnan(self.reward), None, self.reward.astype(object)).tolist()
         columns: dict[str, tuple[list[Any], Any]] = {
             schema.instance: ([self.instance_labels[code] for code in self.instance.tolist()], None),
             schema.time or _free_name(schema): (self.time.tolist(), nw.Int64),
             **{column.name: (column.decode(block), column.dtype) for column, block in schema.blocks(self.context)},
             schema.action: ([actions[code] for code in self.action.tolist()], None),
-            schema.reward: (rewards, nw.Float64),
+            schema.reward: (with_none(self.reward, np.isnan(self.reward)), nw.Float64),
         }
         return _native_frame(columns, backend)
 
