@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench bench-online bench-figure clean
+.PHONY: demo test check docs bench bench-online bench-figure clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -15,6 +15,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY) .venv/.ready-docs  # the site, into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(READY)  # the offline stage: quality, speed, memory
 	$(BIN)/python -m benchmarks.offline $(ARGS)
@@ -31,10 +34,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+.venv/.ready-docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
 .venv-peers/.ready: benchmarks/peers-requirements.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 clean:
-	rm -rf .venv .venv-peers demo
+	rm -rf .venv .venv-peers demo site
