@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.targets import Target
-from ilb import LatentModel, PaperRecipe, TiedRecipe, deep_tied_recipe, fit_many, reference_models, score_model
+from ilb import LatentModel, PaperRecipe, TiedRecipe, fit_many, reference_models, score_model
 from ilb.environments import Recording
 from ilb.environments.specification import Recorded, SyntheticSpecification
 from ilb.offline.encoders.recipe import EncoderRecipe
@@ -53,7 +53,7 @@ def measure_quality(say: Callable[[str], None], worlds: int = WORLDS) -> tuple[l
         lines: dict[str, tuple[list[FitScores], float, float]] = {}
         recipes: dict[str, EncoderRecipe] = {
             # As in the paper, the network grows with the emission.
-            "ours (tied)": TiedRecipe() if setting.layers < 4 else deep_tied_recipe(),
+            "ours (tied)": TiedRecipe() if setting.layers < 4 else TiedRecipe.deep(),
             "paper's recipe, printed width n": PaperRecipe(layers=setting.layers),
             "paper's recipe, released width 2n": PaperRecipe(layers=setting.layers, width=2),
         }

@@ -20,7 +20,7 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.fit import complete_model
 from ilb.offline.regression import RegressionRecipe, fit_regression
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.roster import ROSTER, build_policies
 
 
@@ -43,7 +43,7 @@ def small_model(small_world, small_logs):
 @pytest.fixture(scope="session")
 def small_network(small_logs):
     """A recurrent regression with few units and little training: just enough to beat chance."""
-    recipe = RegressionRecipe(layers=1, hidden=8, training=Recipe(80, CosineAdam(0.03), score_every=40))
+    recipe = RegressionRecipe(layers=1, hidden=8, training=Schedule(80, CosineAdam(0.03), score_every=40))
     return fit_regression(small_logs, recipe)
 
 

@@ -25,7 +25,7 @@ from ilb.offline.encoders.contrastive import (
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.scores import align
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 
 
 def contexts_only(contexts, instance=None):
@@ -125,7 +125,7 @@ def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis():
     states = latents[:, None] + rng.normal(size=(150, 60, 2))
     contexts = states @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(150, 60, 4))
     logs = contexts_only(contexts)
-    recipe = TiedRecipe(layers=2, training=Recipe(600, CosineAdam(0.02), score_every=300))
+    recipe = TiedRecipe(layers=2, training=Schedule(600, CosineAdam(0.02), score_every=300))
     encoder = recipe.train(jr.split(jr.key(0), 1), [logs], 2)[0].encoder
     encodings = encode_contexts(encoder, logs.context)
     discriminants = LinearDiscriminantAnalysis(n_components=2, solver="eigen").fit_transform(
@@ -139,7 +139,7 @@ def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis():
 def test_the_encoder_comes_out_in_its_canonical_basis():
     world = draw_world(jr.key(0), latent_dim=3, actions=2)
     logs = record(jr.key(1), world, UniformLogging(2), 60, 40).logs
-    recipe = TiedRecipe(layers=2, training=Recipe(60, score_every=60))
+    recipe = TiedRecipe(layers=2, training=Schedule(60, score_every=60))
     encoder = recipe.train(jr.split(jr.key(0), 1), [logs], 3)[0].encoder
     scatter = measure_scatter(encode_contexts(encoder, logs.context), logs.starts)
     np.testing.assert_allclose(scatter.encoding_covariance, np.eye(3), atol=1e-3)
@@ -155,7 +155,7 @@ def test_short_and_unequal_histories_are_learned_from():
     lengths = np.random.default_rng(0).integers(1, 10, size=1000)
     training = record(jr.key(1), world, UniformLogging(4), 1000, lengths)
     test = record(jr.key(2), world, UniformLogging(4), 300, 40)
-    recipe = TiedRecipe(layers=3, training=Recipe(400, CosineAdam(0.03), score_every=200))
+    recipe = TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200))
     encoder = recipe.train(jr.split(jr.key(0), 1), [training.logs], 3)[0].encoder
 
     def unexplained(values):

@@ -7,7 +7,7 @@ import pytest
 from ilb import FitError, choose_latent_dim
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def logs():
 
 
 def test_the_true_dimension_is_found_and_the_curve_shows_why(logs):
-    recipe = TiedRecipe(layers=3, training=Recipe(150, CosineAdam(0.03), score_every=75))
+    recipe = TiedRecipe(layers=3, training=Schedule(150, CosineAdam(0.03), score_every=75))
     choice = choose_latent_dim(logs, seed=0, candidates=(1, 2, 3), recipe=recipe)
     assert choice.chosen == 2
     assert choice.dims == (1, 2, 3)

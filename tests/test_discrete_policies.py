@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.baselines import DiscreteStates
-from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
 from ilb.offline.discrete_states import (
     Mixture,
@@ -400,7 +400,7 @@ CENTRES = np.array([[2.0, 0.0], [-2.0, 1.0], [0.0, -2.0]])
 THETA = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [0.5, 0.5]])
 MODEL = LatentModel(
     IdentityEncoder(),
-    known_linear_reward(jnp.asarray(THETA, jnp.float32), jnp.array([0.0, 1.0, 0.0, -1.0])),
+    LinearReward.known(jnp.asarray(THETA, jnp.float32), jnp.array([0.0, 1.0, 0.0, -1.0])),
     NoiseLevels(jnp.eye(2), jnp.zeros(2), jnp.eye(2), jnp.array([0.1, 0.2, 0.3, 0.4]), jnp.asarray(0.05)),
 )
 

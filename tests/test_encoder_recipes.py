@@ -16,15 +16,15 @@ from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
-from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Recipe
+from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule
 
 SMALL = {
-    "tied": TiedRecipe(layers=3, training=Recipe(400, CosineAdam(0.03), score_every=200)),
+    "tied": TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200)),
     "paper": PaperRecipe(
         layers=3,
         width=2,
-        head_training=Recipe(300, MomentumSGD(0.05), averaging=0.99, score_every=100),
-        training=Recipe(1500, MomentumSGD(0.1), averaging=0.99, score_every=500),
+        head_training=Schedule(300, MomentumSGD(0.05), averaging=0.99, score_every=100),
+        training=Schedule(1500, MomentumSGD(0.1), averaging=0.99, score_every=500),
     ),
     "vae": VAERecipe(
         width=8,

@@ -19,15 +19,15 @@ from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import Cells, reward_cells
-from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, decayed_mlp_recipe
+from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss
 from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardTask
-from ilb.offline.training import Adam, Curve, Recipe
+from ilb.offline.training import Adam, Curve, Schedule
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
 from ilb.types import silent
 
 INSTANCES, LENGTH, DIM, ACTIONS = 400, 24, 2, 3
 # One recipe and one size for most tests: they share a compilation.
-QUICK = MLPRewardRecipe(hidden=(16, 16), training=Recipe(1000, Adam(5e-3, 1e-4), score_every=100, patience=5))
+QUICK = MLPRewardRecipe(hidden=(16, 16), training=Schedule(1000, Adam(5e-3, 1e-4), score_every=100, patience=5))
 THETA = np.array([[1.0, 0.5, 0.2], [-0.7, 0.8, 0.0], [0.3, -1.0, -0.4]])
 
 
@@ -262,7 +262,7 @@ def test_a_fitted_model_says_how_its_rewards_were_learned(logs, reward):
 
 
 def test_the_recipe_for_few_instances_differs_in_its_decay_alone():
-    printed, decayed = MLPRewardRecipe(), decayed_mlp_recipe()
+    printed, decayed = MLPRewardRecipe(), MLPRewardRecipe.decayed()
     assert decayed.training.optimiser == Adam(1e-3, 1e-2)
     assert printed.training.optimiser == Adam(1e-3, 1e-4)
     assert (printed.hidden, printed.slope) == (decayed.hidden, decayed.slope)

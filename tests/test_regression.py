@@ -23,12 +23,12 @@ from ilb.offline.regression import (
     score_regression,
 )
 from ilb.offline.scores import Truth
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.recurrent import regression_policy
 from ilb.online.roster import ROSTER, build_policies
 from ilb.types import Step
 
-TINY = RegressionRecipe(layers=1, hidden=3, training=Recipe(4, CosineAdam(0.05), score_every=2))
+TINY = RegressionRecipe(layers=1, hidden=3, training=Schedule(4, CosineAdam(0.05), score_every=2))
 
 
 def random_network(seed=0, inputs=3, width=4, layers=2, actions=5):

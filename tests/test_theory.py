@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from ilb.environments import GaussianNoise, SyntheticWorld, draw_world
 from ilb.environments.perturbed import ShiftedLatents
-from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
 from ilb.online.latent import PrintedBelief, cpg
 from ilb.simulation import simulate
@@ -196,7 +196,7 @@ def test_play_with_two_actions_costs_what_normal_probabilities_say():
     theta = jnp.concatenate([pair, pair])  # each twice, which changes nothing: ties go to the first
     world = dataclasses.replace(
         draw_world(jr.key(0), latent_dim=3, actions=K, noise=GaussianNoise(noise_std)),
-        reward=known_linear_reward(theta, jnp.zeros(K)),
+        reward=LinearReward.known(theta, jnp.zeros(K)),
     )
     for z in ([0.5, 0.1, 0.0], [1.0, 0.0, 1.0]):
         means = np.asarray(pair @ jnp.array(z))
@@ -231,7 +231,7 @@ def test_cpg_regret_with_a_wrong_model_is_below_the_bound_in_both_cases():
         for error in (0.1, 0.6):
             # The worst model within the error: it praises every action but the best.
             praise = jnp.where(means == means.max(), -error, error)
-            model = LatentModel(oracle.encoder, known_linear_reward(oracle.reward.theta, praise), oracle.noise)
+            model = LatentModel(oracle.encoder, LinearReward.known(oracle.reward.theta, praise), oracle.noise)
             played = played_regret(world, z, model, seed=number)
             surely = played.mean() - 4 * standard_error(played)
             given_instance = means, noise_std**2, HORIZON, error
@@ -257,7 +257,7 @@ def fpg_errors(runs, bias):
     """Draw by how much FPG's estimate of z is off after fixed pulls, `runs` times, by the code of the policy itself."""
     intercept = jnp.array([0.3, -1.0, 2.0, 0.0])
     levels = NoiseLevels(SPREAD, jnp.zeros(3), jnp.eye(3), REWARD_VARIANCE, jnp.asarray(0.0))
-    belief = PrintedBelief(LatentModel(IdentityEncoder(), known_linear_reward(THETA, intercept), levels))
+    belief = PrintedBelief(LatentModel(IdentityEncoder(), LinearReward.known(THETA, intercept), levels))
     z, half = jnp.array([1.0, -2.0, 0.5]), jnp.linalg.cholesky(SPREAD)
     actions = jnp.repeat(jnp.arange(4), PULLS, total_repeat_length=ROUNDS - 1)
 

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from ilb.errors import FitError
-from ilb.offline.training import CosineAdam, MomentumSGD, Recipe, minimise, minimise_many
+from ilb.offline.training import CosineAdam, MomentumSGD, Schedule, minimise, minimise_many
 
 
 def squared_distance(params, data, key):
@@ -32,35 +32,35 @@ def regression():
 @pytest.mark.parametrize("averaging", [0.0, 0.99])
 def test_it_finds_the_least_squares_solution(regression, optimiser, averaging):
     result = minimise(
-        jr.key(0), squared_distance, jnp.zeros(3), regression, Recipe(1500, optimiser, averaging, score_every=500)
+        jr.key(0), squared_distance, jnp.zeros(3), regression, Schedule(1500, optimiser, averaging, score_every=500)
     )
     expected = np.linalg.lstsq(*map(np.asarray, regression), rcond=None)[0]
     np.testing.assert_allclose(result.params, expected, atol=0.03)
 
 
 def test_a_run_in_company_is_the_run_alone(regression):
-    recipe = Recipe(300, score_every=100)
+    schedule = Schedule(300, score_every=100)
     starts = jnp.stack([jnp.zeros(3), jnp.ones(3)])
     keys = jr.split(jr.key(1), 2)
     together = minimise_many(
-        keys, squared_distance, starts, jax.tree.map(lambda x: jnp.stack([x, x]), regression), recipe
+        keys, squared_distance, starts, jax.tree.map(lambda x: jnp.stack([x, x]), regression), schedule
     )
     alone = [
-        minimise(key, squared_distance, start, regression, recipe) for key, start in zip(keys, starts, strict=True)
+        minimise(key, squared_distance, start, regression, schedule) for key, start in zip(keys, starts, strict=True)
     ]
     np.testing.assert_allclose(together.params, np.stack([run.params for run in alone]), atol=1e-5)
     np.testing.assert_allclose(together.curve.training, np.stack([run.curve.training for run in alone]), rtol=1e-4)
 
 
 def test_the_same_key_gives_the_same_numbers(regression):
-    recipe = Recipe(200, score_every=100)
-    first, second = (minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, recipe) for _ in range(2))
+    schedule = Schedule(200, score_every=100)
+    first, second = (minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, schedule) for _ in range(2))
     np.testing.assert_array_equal(first.params, second.params)
 
 
 def test_scoring_more_often_does_not_change_the_path(regression):
     often, seldom = (
-        minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, Recipe(250, score_every=every)).params
+        minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, Schedule(250, score_every=every)).params
         for every in (30, 250)
     )
     np.testing.assert_allclose(often, seldom, atol=1e-6)
@@ -70,8 +70,8 @@ def test_the_steps_are_those_of_optax_by_hand():
     def loss(params, data, key):
         return jnp.sum((params - data) ** 2)
 
-    recipe = Recipe(7, MomentumSGD(0.01, 0.9), averaging=0.5, score_every=3)
-    result = minimise(jr.key(0), loss, jnp.zeros(2), jnp.array([1.0, 2.0]), recipe)
+    schedule = Schedule(7, MomentumSGD(0.01, 0.9), averaging=0.5, score_every=3)
+    result = minimise(jr.key(0), loss, jnp.zeros(2), jnp.array([1.0, 2.0]), schedule)
     params, average = jnp.zeros(2), jnp.zeros(2)
     optimiser = optax.sgd(0.01, momentum=0.9)
     state = optimiser.init(params)
@@ -93,8 +93,8 @@ class WrongWay:
 
 
 def test_the_parameters_with_the_best_validation_loss_are_kept_and_patience_ends_the_run():
-    recipe = Recipe(2000, MomentumSGD(0.001, 0.0), score_every=10, patience=5)
-    result = minimise(jr.key(0), WrongWay(), jnp.asarray(0.0), jnp.asarray(1.0), recipe, validation=jnp.asarray(0.3))
+    schedule = Schedule(2000, MomentumSGD(0.001, 0.0), score_every=10, patience=5)
+    result = minimise(jr.key(0), WrongWay(), jnp.asarray(0.0), jnp.asarray(1.0), schedule, validation=jnp.asarray(0.3))
     assert abs(float(result.params) - 0.3) < 0.02
     assert len(result.curve.step) < 60
     best = int(np.argmin(result.curve.validation))
@@ -103,9 +103,9 @@ def test_the_parameters_with_the_best_validation_loss_are_kept_and_patience_ends
 
 
 def test_a_stopped_run_does_not_change_while_others_go_on():
-    recipe = Recipe(400, MomentumSGD(0.001, 0.0), score_every=10, patience=3)
+    schedule = Schedule(400, MomentumSGD(0.001, 0.0), score_every=10, patience=3)
     run = lambda held_out: minimise_many(  # noqa: E731
-        jr.split(jr.key(0), 2), WrongWay(), jnp.zeros(2), jnp.ones(2), recipe, validation=jnp.array([0.1, held_out])
+        jr.split(jr.key(0), 2), WrongWay(), jnp.zeros(2), jnp.ones(2), schedule, validation=jnp.array([0.1, held_out])
     )
     np.testing.assert_array_equal(run(0.12).params[0], run(5.0).params[0])
 
@@ -116,7 +116,12 @@ def test_interrupting_keeps_the_best_so_far(regression):
             raise KeyboardInterrupt
 
     result = minimise(
-        jr.key(0), squared_distance, jnp.zeros(3), regression, Recipe(10_000, score_every=100), report=interrupt_at_200
+        jr.key(0),
+        squared_distance,
+        jnp.zeros(3),
+        regression,
+        Schedule(10_000, score_every=100),
+        report=interrupt_at_200,
     )
     assert result.interrupted
     assert result.best_step == 200
@@ -127,7 +132,7 @@ def test_interrupting_keeps_the_best_so_far(regression):
 def test_a_loss_that_explodes_says_what_to_do(regression):
     with pytest.raises(FitError, match="Lower the learning rate"):
         minimise(
-            jr.key(0), squared_distance, jnp.zeros(3), regression, Recipe(500, MomentumSGD(1e6, 0.9), score_every=100)
+            jr.key(0), squared_distance, jnp.zeros(3), regression, Schedule(500, MomentumSGD(1e6, 0.9), score_every=100)
         )
 
 
@@ -143,7 +148,7 @@ def test_equal_losses_and_recipes_compile_once(regression):
             return self.scale * squared_distance(params, data, key)
 
     for seed in range(3):
-        minimise(jr.key(seed), Counting(1.0), jnp.zeros(3), regression, Recipe(50, score_every=25))
+        minimise(jr.key(seed), Counting(1.0), jnp.zeros(3), regression, Schedule(50, score_every=25))
     once = len(traces)
-    minimise(jr.key(9), Counting(1.0), jnp.ones(3), regression, Recipe(50, score_every=25))
+    minimise(jr.key(9), Counting(1.0), jnp.ones(3), regression, Schedule(50, score_every=25))
     assert len(traces) == once

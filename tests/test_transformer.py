@@ -8,9 +8,9 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ilb import FitError, MeanContrastive, TiedRecipe
-from ilb.offline.training import Recipe
+from ilb.offline.training import Schedule
 
-QUICK = TiedRecipe(layers=2, training=Recipe(steps=10, score_every=10))
+QUICK = TiedRecipe(layers=2, training=Schedule(steps=10, score_every=10))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -32,7 +32,7 @@ def people():
 def test_it_works_in_a_pipeline_with_names_of_people_as_targets(people):
     X, person, z = people
     pipeline = make_pipeline(
-        MinMaxScaler(), MeanContrastive(n_components=2, recipe=TiedRecipe(layers=3, training=Recipe(300)))
+        MinMaxScaler(), MeanContrastive(n_components=2, recipe=TiedRecipe(layers=3, training=Schedule(300)))
     )
     encodings = pipeline.fit(X, person).transform(X)
     assert encodings.shape == (1800, 2)

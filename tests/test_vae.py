@@ -26,7 +26,7 @@ from ilb.offline.encoders.vae import (
 )
 from ilb.offline.encodings import encode_contexts
 from ilb.offline.scaling import MinMax, Standardised, Whitened, fit_whitening
-from ilb.offline.training import Adam, CosineAdam, Recipe, hold_out, minimise
+from ilb.offline.training import Adam, CosineAdam, Schedule, hold_out, minimise
 from ilb_paper.released import SigmoidSquares, released_vae_recipe
 
 STD = 0.5
@@ -111,7 +111,7 @@ def test_a_linear_autoencoder_finds_the_principal_subspace():
         linear_map(0.3 * rng.normal(size=(4, 4)), np.zeros(4)), linear_map(0.3 * rng.normal(size=(2, 4)), np.zeros(4))
     )
     loss = NegativeELBO(256, 1.0, GaussianLikelihood(STD))
-    found = minimise(jr.key(0), loss, start, rows, Recipe(1500, CosineAdam(0.03), score_every=500)).params
+    found = minimise(jr.key(0), loss, start, rows, Schedule(1500, CosineAdam(0.03), score_every=500)).params
     pca = PCA(2).fit(np.asarray(rows.inputs))
     principal = pca.components_.T
     assert np.rad2deg(subspace_angles(np.asarray(found.decoder.output.matrix).T, principal)).max() < 3

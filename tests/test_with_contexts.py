@@ -9,9 +9,9 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 
-QUICK = TiedRecipe(layers=2, width=2, training=Recipe(150, CosineAdam(0.03), score_every=150))
+QUICK = TiedRecipe(layers=2, width=2, training=Schedule(150, CosineAdam(0.03), score_every=150))
 
 
 def with_a_trait(key, instances):

@@ -36,7 +36,6 @@ from .offline.baselines import prepare_ingredients as prepare_ingredients
 from .offline.choice import choose_latent_dim as choose_latent_dim
 from .offline.encoders.paper import PaperRecipe as PaperRecipe
 from .offline.encoders.tied import TiedRecipe as TiedRecipe
-from .offline.encoders.tied import deep_tied_recipe as deep_tied_recipe
 from .offline.encoders.vae import VAERecipe as VAERecipe
 from .offline.encoders.with_contexts import WithContexts as WithContexts
 from .offline.fit import fit as fit
@@ -46,7 +45,6 @@ from .offline.regression import fit_regression as fit_regression
 from .offline.regression import fit_regression_many as fit_regression_many
 from .offline.regression import score_regression as score_regression
 from .offline.rewards.mlp import MLPRewardRecipe as MLPRewardRecipe
-from .offline.rewards.mlp import decayed_mlp_recipe as decayed_mlp_recipe
 from .offline.rewards.recipe import LinearRewardRecipe as LinearRewardRecipe
 from .offline.scores import reference_models as reference_models
 from .offline.scores import score_model as score_model

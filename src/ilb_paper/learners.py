@@ -16,16 +16,16 @@ from ilb.models.recurrent import RecurrentRegression
 from ilb.networks import IdentityEncoder
 from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.recipe import EncoderRecipe
-from ilb.offline.encoders.tied import TiedRecipe, deep_tied_recipe
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.fit import complete_model, fit_many, refit_rewards
 from ilb.offline.regression import RegressionRecipe, fit_regression_many, score_regression
-from ilb.offline.rewards.mlp import MLPRewardRecipe, decayed_mlp_recipe
+from ilb.offline.rewards.mlp import MLPRewardRecipe
 from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe
 from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
-from ilb.offline.training import Recipe
+from ilb.offline.training import Schedule
 from ilb.types import Encoder
 from ilb_paper.released import released_vae_recipe
 from ilb_paper.settings import Adcb, Recorded, Setting, Synthetic
@@ -123,7 +123,7 @@ def _layers(setting: Setting) -> int:
 
 
 def _ours(setting: Setting) -> EncoderRecipe:
-    tied = TiedRecipe() if _layers(setting) < 4 else deep_tied_recipe()
+    tied = TiedRecipe() if _layers(setting) < 4 else TiedRecipe.deep()
     # Part of ADCB's contexts never varies within a patient, and the library warns of it; rewards depend on one number.
     return WithContexts(tied, encoding_dim=1) if isinstance(setting, Adcb) else tied
 
@@ -167,7 +167,7 @@ def reward_of(name: str, setting: Setting, effort: float) -> RewardRecipe:
     """Rewards that are not linear in z get a network, as in app:nonlinear_reward; ours has a heavier decay."""
     if not isinstance(setting, Synthetic) or setting.reward == "linear":
         return LinearRewardRecipe()
-    recipe: RewardRecipe = _shortened(decayed_mlp_recipe() if name == OURS else MLPRewardRecipe(), effort)
+    recipe: RewardRecipe = _shortened(MLPRewardRecipe.decayed() if name == OURS else MLPRewardRecipe(), effort)
     return recipe
 
 
@@ -191,7 +191,7 @@ def _shortened(recipe: Any, effort: float) -> Any:
             score_every=max(1, round(training.score_every * effort)),
         )
         for part in dataclasses.fields(recipe)
-        if isinstance(training := getattr(recipe, part.name), Recipe)
+        if isinstance(training := getattr(recipe, part.name), Schedule)
     }
     if isinstance(recipe, VAERecipe):
         changed["epochs"] = max(1, round(recipe.epochs * effort))

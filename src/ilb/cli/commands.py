@@ -22,7 +22,7 @@ from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.recipe import EncoderRecipe
-from ilb.offline.encoders.tied import TiedRecipe, deep_tied_recipe
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.fit import fit
@@ -31,7 +31,7 @@ from ilb.types import Encoder
 
 RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
     "tied": TiedRecipe,
-    "deep": deep_tied_recipe,
+    "deep": TiedRecipe.deep,
     "with-contexts": WithContexts,
     "paper": PaperRecipe,
     "vae": VAERecipe,

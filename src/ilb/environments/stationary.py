@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.synthetic import as_real
 from ilb.errors import WorldError
-from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
 
 CONTEXT_MEAN = 0.5
@@ -69,7 +69,7 @@ class StationaryWorld(AbstractEnvironment):
             reward_variance=jnp.full(actions, self.reward_std**2),
             leftover_variance=jnp.asarray(0.0),
         )
-        return LatentModel(IdentityEncoder(), known_linear_reward(self.theta, jnp.zeros(actions)), noise)
+        return LatentModel(IdentityEncoder(), LinearReward.known(self.theta, jnp.zeros(actions)), noise)
 
 
 def draw_stationary_world(

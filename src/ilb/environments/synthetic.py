@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
-from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
 from ilb.types import RewardModel
 
@@ -134,7 +134,7 @@ RewardDraw = Callable[[PRNGKeyArray, int, int], RewardModel]
 
 def draw_linear_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> RewardModel:
     """Draw theta from a centred normal and scale each action's to length one."""
-    return known_linear_reward(_unit_rows(key, actions, latent_dim), jnp.zeros(actions))
+    return LinearReward.known(_unit_rows(key, actions, latent_dim), jnp.zeros(actions))
 
 
 def draw_leaky_reward(key: PRNGKeyArray, actions: int, latent_dim: int) -> RewardModel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -29,6 +29,12 @@ class LinearReward(eqx.Module):
     intercept: Float[Array, " K"]
     coefficient_covariance: Float[Array, "K n+1 n+1"]
 
+    @classmethod
+    def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> Self:
+        """Make a reward model whose coefficients are the truth, without any uncertainty."""
+        actions, dim = theta.shape
+        return cls(theta, intercept, jnp.zeros((actions, dim + 1, dim + 1)))
+
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
         """Give the K expected rewards of latent state z."""
         return self.theta @ z + self.intercept
@@ -37,12 +43,6 @@ class LinearReward(eqx.Module):
     def standard_errors(self) -> Float[Array, "K n+1"]:
         """The standard error of each coefficient, the intercept last."""
         return jnp.sqrt(jnp.diagonal(self.coefficient_covariance, axis1=1, axis2=2))
-
-
-def known_linear_reward(theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> LinearReward:
-    """Make a reward model whose coefficients are the truth, without any uncertainty."""
-    actions, dim = theta.shape
-    return LinearReward(theta, intercept, jnp.zeros((actions, dim + 1, dim + 1)))
 
 
 class NoiseLevels(eqx.Module):

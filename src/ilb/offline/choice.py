@@ -17,14 +17,14 @@ from ilb.offline.encoders.contrastive import Episode, TiedParams, contrastive_lo
 from ilb.offline.encoders.recipe import fit_keys, whiten
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scaling import fit_whitening
-from ilb.offline.training import CosineAdam, Recipe
+from ilb.offline.training import CosineAdam, Schedule
 from ilb.types import Report, silent
 
 HELD_OUT_INSTANCES = 64
 HELD_OUT_ROWS = 64
 """At most this many held-out instances and rows of each are scored: all pairs of them are compared."""
 
-QUICK = TiedRecipe(rows_per_instance=16, training=Recipe(steps=1000, optimiser=CosineAdam(0.02), score_every=500))
+QUICK = TiedRecipe(rows_per_instance=16, training=Schedule(steps=1000, optimiser=CosineAdam(0.02), score_every=500))
 """A lighter recipe than the default: dimensions are compared, not used."""
 
 

@@ -30,7 +30,7 @@ from ilb.networks import Affine
 from ilb.offline.encoders.recipe import fit_keys, split_each, stack, unstack, whiten
 from ilb.offline.scaling import Scaling, Whitened
 from ilb.offline.scores import FitScores, Score, Truth, jackknife_sums, r_squared
-from ilb.offline.training import CosineAdam, Curve, Minimised, Recipe, hold_out, minimise_many
+from ilb.offline.training import CosineAdam, Curve, Minimised, Schedule, hold_out, minimise_many
 from ilb.types import Report, silent
 from ilb.version import __version__
 
@@ -92,8 +92,8 @@ class RegressionRecipe:
     batch: int = 20
     validation_share: float = 0.1
     scaling: Scaling = field(default_factory=Whitened)
-    training: Recipe = field(
-        default_factory=lambda: Recipe(200, CosineAdam(0.01, weight_decay=1e-3), score_every=25),
+    training: Schedule = field(
+        default_factory=lambda: Schedule(200, CosineAdam(0.01, weight_decay=1e-3), score_every=25),
     )
 
 
@@ -105,7 +105,7 @@ def fit_regression(
     >>> from ilb.environments import UniformLogging, draw_world, record
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
     >>> logs = record(jr.key(1), world, UniformLogging(3), instances=20, length=10).logs
-    >>> fit_regression(logs, RegressionRecipe(hidden=4, training=Recipe(steps=2)))
+    >>> fit_regression(logs, RegressionRecipe(hidden=4, training=Schedule(steps=2)))
     RecurrentRegression(layers=2, K=3, fitted on 200 rows)
     """
     return fit_regression_many([logs], recipe=recipe, seeds=[seed], report=report)[0]

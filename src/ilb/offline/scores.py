@@ -19,7 +19,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from ilb.logs import Logs
-from ilb.models.latent import LatentModel, NoiseLevels, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
@@ -199,7 +199,7 @@ def reference_models(training: Logs, oracle: Encoder | None = None) -> Mapping[s
     average = np.where(weight > 0, total / np.maximum(weight, 1), overall)
     # An encoder that sees nothing: every instance gets the same prediction.
     blind = Affine(jnp.zeros((training.width, 1)), jnp.zeros(1))
-    constant = known_linear_reward(jnp.zeros((training.actions, 1)), jnp.asarray(average, jnp.float32))
+    constant = LinearReward.known(jnp.zeros((training.actions, 1)), jnp.asarray(average, jnp.float32))
     seen = on_contexts.noise
     noise = NoiseLevels(jnp.eye(1), jnp.zeros(1), jnp.eye(1), seen.reward_variance, seen.leftover_variance)
     references["best on average"] = LatentModel(blind, constant, noise, training.schema)

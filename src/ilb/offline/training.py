@@ -83,7 +83,7 @@ class MomentumSGD:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Schedule:
     """How to minimise: steps, optimiser, weight averaging, and when to score and stop.
 
     `averaging` is the decay of an exponential moving average of the parameters, which is then what is scored and
@@ -130,7 +130,7 @@ def minimise(
     loss: Loss,
     params: PyTree,
     data: PyTree,
-    recipe: Recipe,
+    schedule: Schedule,
     *,
     validation: PyTree = None,
     report: Report = silent,
@@ -142,14 +142,14 @@ def minimise(
 
     >>> import jax.numpy as jnp, jax.random as jr
     >>> def distance(params, data, key): return jnp.sum((params - data) ** 2)
-    >>> recipe = Recipe(steps=400, optimiser=CosineAdam(learning_rate=0.1))
-    >>> result = minimise(jr.key(0), distance, jnp.zeros(2), jnp.array([1.0, 2.0]), recipe)
+    >>> schedule = Schedule(steps=400, optimiser=CosineAdam(learning_rate=0.1))
+    >>> result = minimise(jr.key(0), distance, jnp.zeros(2), jnp.array([1.0, 2.0]), schedule)
     >>> [round(float(x), 2) for x in result.params]
     [1.0, 2.0]
     """
     alone = partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
     held_out = None if validation is None else alone(validation)
-    result = minimise_many(key[None], loss, alone(params), alone(data), recipe, validation=held_out, report=report)
+    result = minimise_many(key[None], loss, alone(params), alone(data), schedule, validation=held_out, report=report)
     return result._replace(
         params=jax.tree.map(lambda leaf: leaf[0], result.params),
         curve=Curve(result.curve.step, result.curve.training[0], result.curve.validation[0]),
@@ -162,22 +162,22 @@ def minimise_many(
     loss: Loss,
     params: PyTree,
     data: PyTree,
-    recipe: Recipe,
+    schedule: Schedule,
     *,
     validation: PyTree = None,
     report: Report = silent,
 ) -> Minimised:
     """Run `minimise` for many keys at once; all leaves of `params`, `data`, `validation` have a run axis first."""
     keys_step, keys_score = jax.vmap(jr.split, out_axes=1)(keys)
-    state = _start(params, recipe)
+    state = _start(params, schedule)
     steps: list[int] = []
     training: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     interrupted = False
     try:
-        for first in range(0, recipe.steps, recipe.score_every):
-            last = min(first + recipe.score_every, recipe.steps)
-            state, losses, score = _advance(loss, recipe, state, data, validation, keys_step, keys_score, first, last)
+        for first in range(0, schedule.steps, schedule.score_every):
+            last = min(first + schedule.score_every, schedule.steps)
+            state, losses, score = _advance(loss, schedule, state, data, validation, keys_step, keys_score, first, last)
             training.append(np.asarray(losses))
             scores.append(np.asarray(score))
             steps.append(last)
@@ -186,8 +186,8 @@ def minimise_many(
                     f"the training loss is not finite after {last} steps. "
                     "Lower the learning rate, or look for extreme values in the contexts."
                 )
-            report(last, recipe.steps, float(training[-1].mean()))
-            if recipe.patience is not None and bool(jnp.all(state.stale >= recipe.patience)):
+            report(last, schedule.steps, float(training[-1].mean()))
+            if schedule.patience is not None and bool(jnp.all(state.stale >= schedule.patience)):
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -201,9 +201,9 @@ def minimise_many(
 
 
 @partial(jax.jit, static_argnums=1)
-def _start(params: PyTree, recipe: Recipe) -> _State:
+def _start(params: PyTree, schedule: Schedule) -> _State:
     def start_one(params: PyTree) -> _State:
-        optimiser_state = recipe.optimiser.build(recipe.steps).init(params)
+        optimiser_state = schedule.optimiser.build(schedule.steps).init(params)
         # Typed like what a step leaves behind: a weakly typed scalar would have the second chunk compiled anew.
         worst, zero = jnp.full((), jnp.inf, jnp.float32), jnp.zeros((), jnp.int32)
         return _State(params, optimiser_state, params, params, worst, zero, zero)
@@ -214,7 +214,7 @@ def _start(params: PyTree, recipe: Recipe) -> _State:
 @partial(jax.jit, static_argnums=(0, 1))
 def _advance(
     loss: Loss,
-    recipe: Recipe,
+    schedule: Schedule,
     state: _State,
     data: PyTree,
     validation: PyTree,
@@ -224,7 +224,7 @@ def _advance(
     last: int,
 ) -> tuple[_State, Float[Array, " runs"], Float[Array, " runs"]]:
     """Take the steps first..last of every run in one compiled loop, then score."""
-    optimiser = recipe.optimiser.build(recipe.steps)
+    optimiser = schedule.optimiser.build(schedule.steps)
 
     def advance_one(
         state: _State, data: PyTree, validation: PyTree, key_step: PRNGKeyArray, key_score: PRNGKeyArray
@@ -234,8 +234,8 @@ def _advance(
             value, gradient = jax.value_and_grad(loss)(params, data, jr.fold_in(key_step, number))
             updates, optimiser_state = optimiser.update(gradient, optimiser_state, params)
             params = optax.apply_updates(params, updates)
-            if recipe.averaging:
-                decay = jnp.minimum(recipe.averaging, (1 + number) / (10 + number))
+            if schedule.averaging:
+                decay = jnp.minimum(schedule.averaging, (1 + number) / (10 + number))
                 average = optax.incremental_update(params, average, 1 - decay)
             else:
                 average = params
@@ -250,9 +250,9 @@ def _advance(
             draws = jr.split(key_score, SCORING_DRAWS)
             score = jax.lax.map(lambda key: loss(average, validation, key), draws).mean()
             better = score < state.best_score
-        if recipe.patience is not None:
+        if schedule.patience is not None:
             # A run that has stopped stays as it is while others of the batch go on: its result is its own.
-            better &= state.stale < recipe.patience
+            better &= state.stale < schedule.patience
         new = _State(
             params,
             optimiser_state,

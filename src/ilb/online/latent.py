@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
-from ilb.models.latent import LatentModel, LinearReward, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
@@ -190,7 +190,7 @@ class CalibratedBelief(AbstractLatentBelief):
         theta = np.asarray(_linear(model).theta, np.float64)
         self.model = model.bare()
         self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
-        self.reward = known_linear_reward(
+        self.reward = LinearReward.known(
             jnp.asarray(theta @ back, jnp.float32),
             jnp.asarray(np.asarray(_linear(model).intercept, np.float64) + theta @ mean, jnp.float32),
         )

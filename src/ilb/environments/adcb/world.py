@@ -24,7 +24,7 @@ from ilb.environments.adcb.patients import (
 )
 from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
-from ilb.models.latent import LatentModel, known_linear_reward
+from ilb.models.latent import LatentModel, LinearReward
 from ilb.types import RewardModel
 
 TREATMENTS = 8
@@ -154,4 +154,4 @@ def adcb_reward(name: RewardsName) -> RewardModel:
         "printed": (printed["intercept"], printed["slope"]),
         "released": (numbers["intercept_gamma"], numbers["slope"]),
     }[name]
-    return known_linear_reward(as_array(slope)[:, None], as_array(intercept))
+    return LinearReward.known(as_array(slope)[:, None], as_array(intercept))

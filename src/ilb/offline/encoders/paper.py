@@ -17,7 +17,7 @@ from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.scaling import Scaling, Whitened
-from ilb.offline.training import MomentumSGD, Recipe, minimise_many
+from ilb.offline.training import MomentumSGD, Schedule, minimise_many
 from ilb.types import Report, silent
 
 
@@ -107,11 +107,11 @@ class PaperRecipe:
     batch: int = 512
     penalty: float = 1e-4
     scaling: Scaling = field(default_factory=Whitened)
-    head_training: Recipe = field(
-        default_factory=lambda: Recipe(10_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=1000)
+    head_training: Schedule = field(
+        default_factory=lambda: Schedule(10_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=1000)
     )
-    training: Recipe = field(
-        default_factory=lambda: Recipe(20_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=500)
+    training: Schedule = field(
+        default_factory=lambda: Schedule(20_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=500)
     )
 
     def train(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from ilb.offline.encoders.contrastive import Histories, TiedContrast, TiedParams
 from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.encodings import encode_contexts, measure_scatter
 from ilb.offline.scaling import fit_whitening
-from ilb.offline.training import CosineAdam, Minimised, Recipe, hold_out, minimise_many
+from ilb.offline.training import CosineAdam, Minimised, Schedule, hold_out, minimise_many
 from ilb.types import Report, silent
 
 
@@ -30,7 +31,7 @@ class TiedRecipe:
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
     `validation_share` of the instances are held out to keep the best parameters; they are used only when there are
     fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit. Contexts that are a
-    deeper function of the latent state deserve more layers and steps: `deep_tied_recipe`.
+    deeper function of the latent state deserve more layers and steps: `TiedRecipe.deep()`.
     """
 
     layers: int = 3
@@ -39,7 +40,14 @@ class TiedRecipe:
     rows_per_instance: int = 32
     validation_share: float = 0.1
     ample_rows: int = 10_000
-    training: Recipe = field(default_factory=lambda: Recipe(steps=1200, optimiser=CosineAdam(0.03), score_every=100))
+    training: Schedule = field(
+        default_factory=lambda: Schedule(steps=1200, optimiser=CosineAdam(0.03), score_every=100)
+    )
+
+    @classmethod
+    def deep(cls) -> Self:
+        """Give the recipe for deeper emissions: one layer more, and three times the work of the default."""
+        return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
@@ -100,11 +108,6 @@ class TiedRecipe:
         rows = min(self.rows_per_instance, longest)
         instances = self.instances_per_batch * self.rows_per_instance // rows
         return TiedContrast(min(instances, max(table.instances for table in logs)), rows)
-
-
-def deep_tied_recipe() -> TiedRecipe:
-    """Give the recipe for deeper emissions: one layer more, and three times the work of the default."""
-    return TiedRecipe(layers=4, training=Recipe(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

@@ -24,7 +24,7 @@ from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
 from ilb.offline.scaling import Scaling, Whitened
-from ilb.offline.training import Adam, Recipe, hold_out, minimise_many
+from ilb.offline.training import Adam, Schedule, hold_out, minimise_many
 from ilb.types import Report, silent
 
 
@@ -153,9 +153,9 @@ class VAERecipe:
             for run, (scaling, params) in enumerate(zip(scalings, unstack(result.params, len(logs)), strict=True))
         ]
 
-    def _training(self, rows: int) -> Recipe:
+    def _training(self, rows: int) -> Schedule:
         epoch = math.ceil((1 - self.validation_share) * rows / self.batch)
-        return Recipe(self.epochs * epoch, self.optimiser, score_every=epoch, patience=self.patience)
+        return Schedule(self.epochs * epoch, self.optimiser, score_every=epoch, patience=self.patience)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

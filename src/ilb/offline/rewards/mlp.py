@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ilb.offline.rewards.linear import (
     measure_reward_variance,
 )
 from ilb.offline.rewards.recipe import RewardTask
-from ilb.offline.training import Adam, Minimised, Recipe, draw_held_out, minimise_many
+from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many
 from ilb.types import Report, silent
 
 Layers = tuple[Affine, ...]
@@ -71,16 +71,21 @@ class MLPRewardRecipe:
     one. Convergence means no better error on the held-out `validation_share` of the instances for `training.patience`
     scores; the best parameters are kept. Actions share the hidden layers, so a rare one borrows from the others, and
     one without any reward is predicted to give the mean reward of all. The printed decay is light for a hundred
-    instances: `decayed_mlp_recipe`.
+    instances: `MLPRewardRecipe.decayed()`.
     """
 
     hidden: tuple[int, ...] = (10, 20, 40)
     slope: float = 0.01
     batch: int = 512
     validation_share: float = 0.1
-    training: Recipe = field(
-        default_factory=lambda: Recipe(steps=20_000, optimiser=Adam(1e-3, 1e-4), score_every=100, patience=10)
+    training: Schedule = field(
+        default_factory=lambda: Schedule(steps=20_000, optimiser=Adam(1e-3, 1e-4), score_every=100, patience=10)
     )
+
+    @classmethod
+    def decayed(cls) -> Self:
+        """Give the recipe for few instances: a hundred times the printed decay, everything else the same."""
+        return cls(training=Schedule(20_000, Adam(weight_decay=1e-2), score_every=100, patience=10))
 
     def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         """Train one network for each key and task, all in one compiled program."""
@@ -113,11 +118,6 @@ class MLPRewardRecipe:
         note = f"the training of rewards was interrupted; the network is that of step {int(result.best_step[run])}"
         warnings.warn(note, IlbWarning, stacklevel=4)
         return (note,)
-
-
-def decayed_mlp_recipe() -> MLPRewardRecipe:
-    """Give the recipe for few instances: a hundred times the printed decay, everything else the same."""
-    return MLPRewardRecipe(training=Recipe(20_000, Adam(weight_decay=1e-2), score_every=100, patience=10))
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
