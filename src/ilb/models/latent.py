@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import eigh
 
 from ilb.logs import Schema
 from ilb.networks import ComposedEncoder, scale_columns
@@ -58,6 +60,34 @@ class NoiseLevels(eqx.Module):
     population_covariance: Float[Array, "n n"]
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
+
+
+class CanonicalBasis(NamedTuple):
+    r"""Where noise has covariance one and the population is uncorrelated: $B^\top W B = I$, $B^\top S B = $ diagonal.
+
+    `matrix` is B, so a latent state z is `z @ matrix` there; `back` is its inverse, transposed. The narrowest
+    coordinate of the population comes first.
+    """
+
+    population_variances: Float[np.ndarray, " n"]
+    matrix: Float[np.ndarray, "n n"]
+    back: Float[np.ndarray, "n n"]
+
+
+def canonical_basis(
+    encoding_covariance: Float[np.ndarray, "n n"], population_covariance: Float[np.ndarray, "n n"]
+) -> CanonicalBasis:
+    """Diagonalise the covariances of noise (W) and population (S) together.
+
+    >>> noise, population = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 3.0]])
+    >>> basis = canonical_basis(noise, population)
+    >>> bool(np.allclose(basis.matrix.T @ noise @ basis.matrix, np.eye(2)))
+    True
+    >>> bool(np.allclose(basis.back * basis.population_variances @ basis.back.T, population))
+    True
+    """
+    variances, matrix = eigh(population_covariance, encoding_covariance)
+    return CanonicalBasis(variances, matrix, encoding_covariance @ matrix)
 
 
 @dataclass(frozen=True)

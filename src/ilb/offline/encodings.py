@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ilb.models.latent import canonical_basis
 from ilb.networks import encode_rows
 from ilb.types import Encoder
 
@@ -59,8 +60,5 @@ def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarr
     units = np.maximum(np.diag(within), 1e-6 * encodings.var(axis=0, dtype=np.float64))
     within += 1e-5 * np.diag(np.maximum(units, np.finfo(np.float32).tiny))
     between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
-    root = np.linalg.cholesky(within)
-    inverse_root = np.linalg.inv(root)
-    values, vectors = np.linalg.eigh(inverse_root @ between @ inverse_root.T)
-    clipped = (vectors * np.maximum(values, 1e-6)) @ vectors.T
-    return Scatter(within, means.mean(axis=0), root @ clipped @ root.T)
+    variances, _, back = canonical_basis(within, between)
+    return Scatter(within, means.mean(axis=0), back * np.maximum(variances, 1e-6) @ back.T)

@@ -16,6 +16,25 @@ VARIANCE_FLOOR = 1e-3
 variance 1: rare categories and collinear columns would otherwise turn into outliers or amplified rounding errors."""
 
 
+ROUNDING = float(np.finfo(np.float32).eps)
+"""A context column that varies by no more than this share of its mean is constant but for the rounding of float32."""
+
+
+def measure_columns(rows: Float[np.ndarray, "rows d"], rounding: float) -> tuple[np.ndarray, np.ndarray]:
+    """Give the mean of each column and its standard deviation; that of a constant is infinite, so it scales to zero."""
+    mean, std = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    return mean, np.where(std > rounding * np.abs(mean), std, np.inf)
+
+
+def correlation_axes(
+    rows: Float[np.ndarray, "rows d"], scale: Float[np.ndarray, " d"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give the variances along the principal axes of the columns divided by `scale`, ascending, and the axes."""
+    correlation = np.atleast_2d(np.cov(rows, rowvar=False, bias=True)) / np.outer(scale, scale)
+    variances, directions = np.linalg.eigh(correlation)
+    return variances, directions
+
+
 def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     """Find the map that gives the rows mean zero and (where there is variance) unit covariance.
 
@@ -25,11 +44,8 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     >>> bool(np.allclose(np.cov(whitened.T), np.eye(3), atol=0.01))
     True
     """
-    mean, std = contexts.mean(axis=0, dtype=np.float64), contexts.std(axis=0, dtype=np.float64)
-    # A column that varies by no more than the rounding of float32 is constant, and is left out.
-    scale = np.where(std > np.finfo(np.float32).eps * np.abs(mean), std, np.inf)
-    correlation = np.atleast_2d(np.cov(contexts, rowvar=False, bias=True)) / np.outer(scale, scale)
-    variances, directions = np.linalg.eigh(correlation)
+    mean, scale = measure_columns(contexts, ROUNDING)
+    variances, directions = correlation_axes(contexts, scale)
     matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
     return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
 
@@ -58,9 +74,7 @@ class Standardised:
 
     def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
         """Find the map on these rows; a constant column becomes zero."""
-        mean, std = contexts.mean(axis=0, dtype=np.float64), contexts.std(axis=0, dtype=np.float64)
-        scale = np.where(std > np.finfo(np.float32).eps * np.abs(mean), std, np.inf)
-        return scale_columns(mean, scale)
+        return scale_columns(*measure_columns(contexts, ROUNDING))
 
 
 @dataclass(frozen=True)

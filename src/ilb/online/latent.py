@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
-from ilb.models.latent import LatentModel, LinearReward
+from ilb.models.latent import LatentModel, LinearReward, canonical_basis
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
@@ -181,12 +181,9 @@ class CalibratedBelief(AbstractLatentBelief):
 
     def __init__(self, model: LatentModel) -> None:
         noise = model.noise
-        root = np.linalg.cholesky(np.asarray(noise.encoding_covariance, np.float64))
-        inverse_root = np.linalg.inv(root)
-        population = inverse_root @ np.asarray(noise.population_covariance, np.float64) @ inverse_root.T
-        variances, directions = np.linalg.eigh(population)
-        mean, back = np.asarray(noise.population_mean, np.float64), root @ directions
-        matrix = inverse_root.T @ directions
+        covariances = (noise.encoding_covariance, noise.population_covariance)
+        variances, matrix, back = canonical_basis(*(np.asarray(each, np.float64) for each in covariances))
+        mean = np.asarray(noise.population_mean, np.float64)
         theta = np.asarray(_linear(model).theta, np.float64)
         self.model = model.bare()
         self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))

@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from ilb.errors import FitError
 from ilb.logs import Logs
+from ilb.models.latent import canonical_basis
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, random_maxout_mlp
 from ilb.offline.encoders.contrastive import Histories, TiedContrast, TiedParams, pad_histories
 from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
@@ -132,9 +133,7 @@ def stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> Histo
 def _canonical(whitening: Affine, network: MaxoutMLP, logs: Logs) -> ComposedEncoder:
     """Turn the basis so that noise has covariance one and the population is centred, uncorrelated and ordered."""
     scatter = measure_scatter(encode_contexts(ComposedEncoder(whitening, network), logs.context), logs.starts)
-    unit = np.linalg.inv(np.linalg.cholesky(scatter.encoding_covariance)).T
-    variances, directions = np.linalg.eigh(unit.T @ scatter.population_covariance @ unit)
-    matrix = unit @ directions[:, np.argsort(-variances)]
+    matrix = canonical_basis(scatter.encoding_covariance, scatter.population_covariance).matrix[:, ::-1]
     signs = np.where(matrix[np.abs(matrix).argmax(axis=0), np.arange(len(matrix))] < 0, -1.0, 1.0)
     matrix = matrix * signs
     shift = -scatter.population_mean @ matrix

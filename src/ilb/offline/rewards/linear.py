@@ -17,6 +17,7 @@ from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LinearReward
+from ilb.offline.scaling import correlation_axes, measure_columns
 from ilb.types import RewardModel
 
 RARE_FACTOR = 5
@@ -132,10 +133,8 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
     Least squares there does not suffer from units or from means far from zero, and the prior of rare actions does not
     depend on the latent basis.
     """
-    centre, std = mean_encodings.mean(axis=0), mean_encodings.std(axis=0)
-    scale = np.where(std > 1e-9 * np.abs(centre), std, np.inf)  # a constant coordinate is the intercept's
-    correlation = np.atleast_2d(np.cov(mean_encodings, rowvar=False, bias=True)) / np.outer(scale, scale)
-    variances, directions = np.linalg.eigh(correlation)
+    centre, scale = measure_columns(mean_encodings, 1e-9)  # a constant coordinate is the intercept's
+    variances, directions = correlation_axes(mean_encodings, scale)
     kept = variances > 1e-9
     return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
 

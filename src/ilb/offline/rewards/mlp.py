@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.errors import IlbWarning, RareActionWarning
-from ilb.networks import Affine, LeakyMLP, random_leaky_mlp
+from ilb.networks import Affine, LeakyMLP, random_leaky_mlp, scale_columns
 from ilb.offline.encoders.recipe import split_each, stack, unstack
 from ilb.offline.rewards.linear import (
     Cells,
@@ -24,6 +24,7 @@ from ilb.offline.rewards.linear import (
     measure_reward_variance,
 )
 from ilb.offline.rewards.recipe import RewardTask
+from ilb.offline.scaling import measure_columns
 from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many
 from ilb.types import Report, silent
 
@@ -127,14 +128,11 @@ def _start(recipe: MLPRewardRecipe, keys: PRNGKeyArray, dim: int, actions: int) 
 
 def _scaling(task: RewardTask) -> Scaling:
     """Standardise encodings and rewards, so that the printed learning rate and decay mean the same in any units."""
-    centre, spread = task.mean_encodings.mean(axis=0), task.mean_encodings.std(axis=0)
-    scale = np.where(spread > 1e-9 * np.abs(centre), 1 / np.maximum(spread, 1e-300), 0.0)  # constants say nothing
     cells, actions = task.cells, len(task.labels)
     mean = np.average(cells.mean, weights=cells.rows)
     std = max(float(np.sqrt(np.average((cells.mean - mean) ** 2, weights=cells.rows))), 1e-6 * abs(mean), 1e-12)
-    before = Affine(jnp.asarray(np.diag(scale), jnp.float32), jnp.asarray(-centre * scale, jnp.float32))
     return Scaling(
-        before,
+        scale_columns(*measure_columns(task.mean_encodings, 1e-9)),
         Affine(jnp.asarray(std * np.eye(actions), jnp.float32), jnp.asarray(np.full(actions, mean), jnp.float32)),
     )
 
