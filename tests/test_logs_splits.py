@@ -54,7 +54,7 @@ def test_a_mask_selects_in_order_and_a_repeated_instance_becomes_two():
     assert twice.context[:3].tolist() == twice.context[3:].tolist()
 
 
-@pytest.mark.parametrize("index", [[], [3], [-1], [0.5], [[0]], [True, False], 0])
+@pytest.mark.parametrize("index", [[], [3], [-1], [0.5], [[0]], [True, False], np.array(0)])
 def test_instances_that_are_not_there_can_not_be_selected(index):
     with pytest.raises(LogsError, match=r"can't select instances .*expected"):
         histories([2, 3, 1]).select(index)
@@ -114,7 +114,7 @@ def test_histories_of_one_row_can_not_be_split_by_time():
         histories([1, 1, 1]).split_time()
 
 
-@pytest.mark.parametrize("fraction", [0.0, 1.0, -1, 2, float("nan")])
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, 2.0, float("nan")])
 def test_a_split_by_time_needs_a_fraction(fraction):
     with pytest.raises(LogsError, match="between 0 and 1"):
         histories([2, 2]).split_time(fraction)

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float64, Int64
 from ilb.errors import LogsError
 
 Values: TypeAlias = "nw.Series[Any] | Sequence[Any] | np.ndarray"
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 # Beyond this, readers that keep JSON numbers as doubles would change the label.
 _LARGEST_PLAIN_INT = 2**53

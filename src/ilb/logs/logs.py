@@ -177,8 +177,8 @@ class Logs:
         return self.schema.width
 
     @cached_property
-    def starts(self) -> Int64[np.ndarray, " I+1"]:
-        """Where the rows of each instance start, and where the last ones end."""
+    def starts(self) -> Int64[np.ndarray, " starts"]:
+        """Where the rows of each instance start, and where the last ones end: I + 1 numbers."""
         lengths = np.bincount(self.instance, minlength=self.instances)
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 

@@ -53,6 +53,7 @@ def one_line(error: Exception) -> str:
 def warn(message: str, category: type[IlbWarning]) -> None:
     """Warn, pointing at the line of the caller's code that led here rather than at a line of ILB."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "ilb":
+    ours = ("ilb", "jaxtyping")  # the latter wraps our functions where shapes are checked
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from jaxtyping import Bool, Float32
@@ -120,13 +121,13 @@ class Schema:
             )
         return position
 
-    def action_label(self, index: int) -> Hashable:
+    def action_label(self, index: SupportsIndex) -> Hashable:
         """The label of an action, given its position.
 
         >>> Schema("patient", None, "drug", "gain", (), ("a", "b")).action_label(1)
         'b'
         """
-        if not 0 <= index < len(self.actions):
+        if not 0 <= operator.index(index) < len(self.actions):
             raise SchemaError(f"there is no action number {index}; expected 0 to {len(self.actions) - 1}.")
         return self.actions[index]
 
