@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.cli.console import layout_scores, notes, progress_bar, results, say
+from ilb.cli.console import layout, notes, progress_bar, results, say, score_rows
 from ilb.environments import AbstractEnvironment, AdcbRecording, Recording
 from ilb.environments.adcb.specification import AdcbSpecification
 from ilb.environments.specification import SyntheticSpecification
 from ilb.errors import IlbError, LogsError, WorldError
-from ilb.logs import Logs, NumericColumn, Schema
+from ilb.logs import Logs, Schema
 from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
@@ -81,11 +81,9 @@ def fit_table(
         say(note)
     if test is not None:
         lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
-        results.print(layout_scores(f"{test.instances} held-out instances", lines))
+        _print_scores(f"{test.instances} held-out instances", lines)
         say(_verdict(lines, recipe, bool(columns.get("drop"))))
-        scores = {name: _plain_scores(line) for name, line in lines.items()}
-        provenance = replace(model.provenance, scores=scores)
-        model = LatentModel(model.encoder, model.reward, model.noise, model.schema, provenance)
+        model = replace(model, provenance=replace(model.provenance, scores=_plain_scores(lines)))
     model.save(out)
     say(f"saved {model} in {out}")
     return model
@@ -112,9 +110,9 @@ def score_table(
         models.update(reference_models(training, oracle))
     lines = _scores(models, test, truth, known)
     if as_json:
-        results.print_json(json.dumps({name: _plain_scores(line) for name, line in lines.items()}))
+        results.print_json(json.dumps(_plain_scores(lines)))
     else:
-        results.print(layout_scores(f"{test.instances} instances of {logs_path}", lines))
+        _print_scores(f"{test.instances} instances of {logs_path}", lines)
     return lines
 
 
@@ -125,6 +123,26 @@ def _scores(
     known: tuple[Logs, Truth] | None = None,
 ) -> dict[str, FitScores]:
     return {name: score_model(model, test, truth, known) for name, model in models.items()}
+
+
+def _print_scores(title: str, lines: Mapping[str, FitScores]) -> None:
+    results.print(layout(title, ["", *lines], score_rows(lines)))
+
+
+def _plain_scores(lines: Mapping[str, FitScores]) -> dict[str, dict[str, Any]]:
+    """The scores of each model in JSON types, unknown numbers as null."""
+    return {
+        model: {
+            name: {part: _rounded(getattr(score, part)) for part in ("value", "standard_error")}
+            for name, score in line._asdict().items()
+            if score is not None
+        }
+        for model, line in lines.items()
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None
 
 
 def _load_specification(path: Path) -> Specification:
@@ -184,18 +202,9 @@ def _reward_sums(logs: Logs) -> np.ndarray:
 
 def _on_scaled(encoder: Encoder, schema: Schema, width: int) -> Encoder:
     """Let an encoder of raw contexts read scaled ones."""
-    columns = [column for column in schema.context if isinstance(column, NumericColumn)]
-    if len(columns) != width or len(schema.context) != width:
+    if len(schema.context) != width:
         raise IlbError(
             f"the model reads {len(schema.context)} columns, the world emits {width}: the oracle needs them all."
         )
-    std, mean = (jnp.asarray([getattr(c, name) for c in columns], jnp.float32) for name in ("std", "mean"))
+    mean, std = (jnp.asarray(numbers) for numbers in schema.numeric_scaling())
     return ComposedEncoder(Affine(jnp.diag(std), mean), encoder)
-
-
-def _plain_scores(scores: FitScores) -> dict[str, Any]:
-    return {
-        name: {part: round(value, 6) if np.isfinite(value) else None for part, value in score._asdict().items()}
-        for name, score in scores._asdict().items()
-        if score is not None
-    }

@@ -19,6 +19,7 @@ from rich.table import Table
 from ilb.errors import IlbError, IlbWarning
 
 if TYPE_CHECKING:
+    from ilb.offline.scores import FitScores
     from ilb.types import Report
 
 results = Console()
@@ -57,21 +58,26 @@ HEADINGS = {
 """In the order of a table; MCC after ICA comes last, for with Gaussian states even the truth scores low on it."""
 
 
-def layout_scores(title: str, lines: Mapping[str, Any]) -> Table:
-    """Lay out scores: a column for each model, a row for each score that any of them has."""
+def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Lay out rows under their header: names to the left, numbers to the right."""
     table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for model in lines:
-        table.add_column(model, justify="right", no_wrap=True)
-    for name, heading in HEADINGS.items():
-        scores = [getattr(line, name) for line in lines.values()]
-        if any(score is not None for score in scores):
-            table.add_row(heading, *(shown_score(name, score) for score in scores))
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 
-def shown_score(name: str, score: Any) -> str:
-    """Write a score with its standard error; the share of best actions in per cent."""
+def score_rows(lines: Mapping[str, FitScores]) -> list[list[str]]:
+    """Write a row for each score that any of the models has: its heading, then what each model reaches."""
+    return [
+        [heading, *(_score_cell(name, getattr(line, name)) for line in lines.values())]
+        for name, heading in HEADINGS.items()
+        if any(getattr(line, name) is not None for line in lines.values())
+    ]
+
+
+def _score_cell(name: str, score: Any) -> str:
     if score is None:
         return "-"
     if name == "best_action":
@@ -86,7 +92,7 @@ def width_of(table: Table) -> int:
 
 def layout_comparison(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Lay out scores of the paper and ours; in a narrow terminal they share a cell, and what matters least goes."""
-    table = _layout_rows(f"{title}: the paper's numbers and ours", header, rows)
+    table = layout(f"{title}: the paper's numbers and ours", header, rows)
     columns = _paired(header, rows)
     names = list(columns)
     spare = [*(names[: names.index("% best") : -1] if "% best" in names else ()), "MCC"]
@@ -94,7 +100,7 @@ def layout_comparison(title: str, header: Sequence[str], rows: Sequence[Sequence
         if width_of(table) <= results.width:
             break
         kept = {name: cells for name, cells in columns.items() if name not in spare[:dropped]}
-        table = _layout_rows(f"{title}: paper / ours", list(kept), zip(*kept.values(), strict=True))
+        table = layout(f"{title}: paper / ours", list(kept), zip(*kept.values(), strict=True))
         if dropped:
             table.caption = f"The report has {', '.join(reversed(spare[:dropped]))} as well."
             table.caption_justify = "left"
@@ -112,15 +118,6 @@ def _paired(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, l
         elif whose != "ours":
             paired[name] = cells
     return paired
-
-
-def _layout_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
 
 
 def require_directory(path: Path) -> None:

@@ -7,12 +7,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax.random as jr
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from ilb.cli.commands import THIS_MODEL, fit_table, score_table, write_simulation
-from ilb.cli.console import HEADINGS, notes, progress_bar, results, say, shown_score
+from ilb.cli.console import layout, notes, progress_bar, results, say, score_rows
 from ilb.environments.specification import SyntheticSpecification
 from ilb.history import History
 from ilb.models.latent import LatentModel
@@ -23,6 +19,7 @@ from ilb.online.roster import build_policies
 from ilb.plots.regret import plot_regret, save_figure, svg_of
 from ilb.report.page import Page
 from ilb.simulation import simulate
+from ilb.streams import Stream
 from ilb.version import __version__
 
 INSTANCES, HORIZON = 200, 2000
@@ -46,7 +43,8 @@ def run_demo(out: Path, seed: int) -> None:
     scores = score_table(model_file, out / "logs.test.parquet", train=logs_file, world=world_file, as_json=False)
     notes.rule(f"4. Play {INSTANCES} new people for {HORIZON} rounds with every policy")
     histories = _play_all(model, specification, seed)
-    results.print(_regret_table(histories))
+    title = "Cumulative regret: mean±standard error/median; share of best actions"
+    results.print(layout(title, *_regret_rows(histories)))
     figure = plot_regret(histories, f"{INSTANCES} new instances, K = 20, learned model")
     save_figure(figure, out / "regret.png")
     page = out / "demo.html"
@@ -68,7 +66,7 @@ def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: i
     recorded = specification.record()
     given = prepare_ingredients(model.on_raw_contexts(), recorded.training.logs, horizon=HORIZON, seed=seed)
     policies = {**build_policies(given), ORACLE: cpg(recorded.world.oracle())}
-    key = jr.fold_in(jr.key(seed), 99)
+    key = Stream.DEMO.key(seed)
     histories = {}
     pool = ThreadPoolExecutor(2)
     try:
@@ -104,17 +102,6 @@ def _regret_rows(histories: Mapping[str, History]) -> tuple[list[str], list[list
 def number(value: float) -> str:
     """Write a regret in few characters."""
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
-
-
-def _regret_table(histories: Mapping[str, History]) -> Table:
-    header, rows = _regret_rows(histories)
-    title = "Cumulative regret: mean±standard error/median; share of best actions"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in header:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def _what_to_look_at(histories: Mapping[str, History], scores: Mapping[str, FitScores]) -> list[str]:
@@ -161,12 +148,5 @@ def _write_page(
         "which is taken, for others a mistake is made again and again. The median says what is typical."
     )
     page.heading("The model behind it")
-    names = list(scores)
-    page.table(
-        ["score on 500 unseen people", *names],
-        [
-            [heading, *(shown_score(name, getattr(scores[model], name)) for model in names)]
-            for name, heading in HEADINGS.items()
-        ],
-    )
+    page.table(["score on 500 unseen people", *scores], score_rows(scores))
     page.write(path, f"Made by ilb {__version__} in {seconds:.0f} seconds. Make it again: ilb demo")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -180,8 +180,7 @@ class NumericColumn:
         return with_none(values, self.missing(block))
 
     def to_json(self) -> dict[str, JsonValue]:
-        numbers: dict[str, JsonValue] = {"mean": self.mean, "std": self.std, "fill": self.fill}
-        return {"kind": "numeric", "name": self.name, **numbers, "flagged": self.flagged}
+        return {"kind": "numeric", **asdict(self)}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> NumericColumn:

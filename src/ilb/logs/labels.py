@@ -7,6 +7,7 @@ objects that they stand for as soon as a table is read, so labels are the same w
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -38,7 +39,8 @@ def is_missing(value: Any) -> bool:
     try:
         return bool(value != value)  # noqa: PLR0124 (only NaN and NaT differ from themselves)
     except (TypeError, ValueError):  # pandas' NA refuses to be a truth value, and so do arrays
-        return type(value).__name__ == "NAType"
+        pandas = sys.modules.get("pandas")
+        return pandas is not None and value is pandas.NA
 
 
 def as_label(value: Any) -> Any:
