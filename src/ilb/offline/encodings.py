@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ilb.models.latent import canonical_basis
-from ilb.networks import encode_rows
+from ilb.networks import encode_rows, padded_size
 from ilb.types import Encoder
 
 CHUNK = 1 << 16
@@ -21,13 +21,9 @@ def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> 
     pieces = []
     for first in range(0, max(len(contexts), 1), CHUNK):
         piece = contexts[first : first + CHUNK]
-        padded = np.pad(piece, ((0, min(CHUNK, _next_power(len(piece))) - len(piece)), (0, 0)))
+        padded = np.pad(piece, ((0, min(CHUNK, padded_size(len(piece))) - len(piece)), (0, 0)))
         pieces.append(np.asarray(encode_rows(encoder, jnp.asarray(padded)))[: len(piece)])
     return np.concatenate(pieces)
-
-
-def _next_power(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def instance_means(values: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " I+1"]) -> Float[np.ndarray, "I n"]:

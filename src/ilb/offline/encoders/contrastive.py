@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ilb.networks import MaxoutMLP
+from ilb.networks import MaxoutMLP, padded_size
 
 
 class Histories(NamedTuple):
@@ -36,17 +36,13 @@ def pad_histories(
 ) -> Histories:
     """Lay contexts (sorted by instance) out for drawing, with room for `like` rows and instances at least."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    rows, instances = _next_power(max(len(context), like[0])), _next_power(max(len(lengths), like[1]))
+    rows, instances = padded_size(max(len(context), like[0])), padded_size(max(len(lengths), like[1]))
     return Histories(
         np.pad(context, ((0, rows - len(context)), (0, 0))),
         np.pad(starts, (0, instances - len(starts))).astype(np.int32),
         np.pad(lengths, (0, instances - len(lengths))).astype(np.int32),
         np.asarray(len(lengths), dtype=np.int32),
     )
-
-
-def _next_power(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
 
 
 class Episode(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.errors import IlbWarning, RareActionWarning
-from ilb.networks import Affine, LeakyMLP, random_leaky_mlp, scale_columns
+from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
 from ilb.offline.encoders.recipe import split_each, stack, unstack
 from ilb.offline.rewards.linear import (
     Cells,
@@ -139,7 +139,7 @@ def _scaling(task: RewardTask) -> Scaling:
 
 def _stack_grids(tasks: Sequence[RewardTask], scalings: Sequence[Scaling], kept: Sequence[np.ndarray]) -> CellGrid:
     """Lay out the kept instances of many runs with a common padded size, so that similar sizes share a compilation."""
-    size = 1 << max(max(int(part.sum()) for part in kept) - 1, 0).bit_length()
+    size = padded_size(max(int(part.sum()) for part in kept))
     return stack([_grid(*parts, size) for parts in zip(tasks, scalings, kept, strict=True)])
 
 
