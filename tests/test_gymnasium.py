@@ -20,6 +20,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics  # noqa: E402
 from ilb.environments import AbstractEnvironment, GaussianNoise, SyntheticWorld, draw_world  # noqa: E402
 from ilb.environments.gymnasium import BanditEnv, BanditVectorEnv  # noqa: E402
 from ilb.environments.perturbed import DroppedContexts, with_latent_noise  # noqa: E402
+from ilb.environments.wrappers import AbstractWrapper  # noqa: E402
 from ilb.errors import WorldError  # noqa: E402
 
 ACTIONS, DIM, ENVS, HORIZON = 4, 3, 5, 6
@@ -94,6 +95,28 @@ def test_contexts_and_rewards_come_from_one_instance_of_the_world():
         np.testing.assert_allclose(reward, means[action], atol=1e-4)
         np.testing.assert_allclose(info["mean_reward"], means[action], atol=1e-4)
         np.testing.assert_allclose(info["regret"], means.max() - means[action], atol=1e-4)
+
+
+class Ageing(AbstractWrapper):
+    """A world in which every round moves the latent state by one."""
+
+    environment: AbstractEnvironment
+
+    def advance(self, key, instance):
+        return instance + 1
+
+
+def test_a_state_that_moves_does_so_after_each_step_and_not_beyond_the_episode():
+    env, still = BanditEnv(Ageing(CLEAR), 3), BanditEnv(CLEAR, 3)
+    first = CLEAR.mixing.inverse(env.reset(seed=1)[0])
+    for age in range(1, 4):
+        before = np.asarray(CLEAR.mean_rewards(first + age - 1))
+        context, reward, *_, info = env.step(2)
+        assert reward == pytest.approx(before[2], abs=1e-4)
+        assert info["regret"] == pytest.approx(before.max() - before[2], abs=1e-4)
+        np.testing.assert_allclose(CLEAR.mixing.inverse(context), first + age, atol=1e-4)
+    still.reset(seed=1)
+    np.testing.assert_array_equal(env.reset()[0], still.reset()[0])
 
 
 def test_rewards_vary_around_their_mean_with_the_noise_of_the_world():

@@ -215,4 +215,4 @@ def test_actions_survive_an_affine_change_of_latents(build, small_world, small_m
 def test_cpg_runs_on_rewards_that_are_not_linear():
     world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
     history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
-    assert history.optimal_share(150).mean > 0.85
+    assert history.optimal_share(150).value > 0.85

@@ -148,7 +148,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(ingredients):
 
 def test_it_learns_unless_it_is_uniform(policy, played, request):
     """In its last rounds it takes a best action more often than chance does."""
-    share = played(policy).optimal_share(100).mean
+    share = played(policy).optimal_share(100).value
     if request.node.callspec.params["policy"] == "Uniform":
         assert share == pytest.approx(0.2, abs=0.05)
     else:

@@ -125,5 +125,5 @@ def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_no
     names = ("MAB", "Warm LinTS", "Warm LinTS (released)")
     regret = {n: simulate(jr.key(6), WORLD, policies[n], instances=64, horizon=200).regret_at(200) for n in names}
     best, middle, worst = (regret[name] for name in ("Warm LinTS", "MAB", "Warm LinTS (released)"))
-    assert best.mean + 3 * best.standard_error < middle.mean - 3 * middle.standard_error
-    assert middle.mean + 3 * middle.standard_error < worst.mean - 3 * worst.standard_error
+    assert best.value + 3 * best.standard_error < middle.value - 3 * middle.standard_error
+    assert middle.value + 3 * middle.standard_error < worst.value - 3 * worst.standard_error

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ilb.errors import DecisionError
-
-
-class Summary(NamedTuple):
-    """A number over instances: its mean, standard error (over instances) and median."""
-
-    mean: float
-    standard_error: float
-    median: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.standard_error:.1f} (median {self.median:.1f})"
+from ilb.estimates import Estimate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,14 +43,14 @@ class History:
         """Sum the regret up to each round, in double precision."""
         return np.cumsum(self.regret, axis=1, dtype=np.float64)
 
-    def regret_at(self, rounds: int) -> Summary:
-        """Summarise the cumulative regret after that many rounds."""
+    def regret_at(self, rounds: int) -> Estimate:
+        """Estimate the cumulative regret after that many rounds: mean, standard error over instances, median."""
         self._require(rounds)
-        return summarise(self.regret[:, :rounds].sum(axis=1, dtype=np.float64))
+        return Estimate.of(self.regret[:, :rounds].sum(axis=1, dtype=np.float64), median=True)
 
-    def optimal_share(self, first: int = 0, last: int | None = None) -> Summary:
-        """Summarise how often a best action was taken in these rounds."""
-        return summarise(self.optimal[:, first:last].mean(axis=1))
+    def optimal_share(self, first: int = 0, last: int | None = None) -> Estimate:
+        """Estimate how often a best action is taken in these rounds."""
+        return Estimate.of(self.optimal[:, first:last].mean(axis=1), median=True)
 
     def _require(self, rounds: int) -> None:
         if not 1 <= rounds <= self.horizon:
@@ -83,9 +73,3 @@ class History:
             "optimal": self.optimal[:, kept].ravel(),
         }
         return nw.from_dict(columns, backend=backend).to_native()
-
-
-def summarise(values: Float[np.ndarray, " I"]) -> Summary:
-    """Take mean, standard error over instances, and median."""
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-    return Summary(float(values.mean()), float(error), float(np.median(values)))

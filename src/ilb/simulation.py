@@ -18,7 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment
+from ilb.environments.environment import AbstractEnvironment, at_round, follow
 from ilb.errors import DecisionError
 from ilb.history import History
 from ilb.online.policy import AbstractPolicy
@@ -46,12 +46,13 @@ class Played(NamedTuple):
 class Rounds(NamedTuple):
     """All that could happen to instances: no action changes what comes later, so it is drawn before any is taken.
 
-    Time comes first: what a round needs of all instances lies together in memory.
+    Time comes first: what a round needs of all instances lies together in memory. Where the world stands still, one
+    row of `mean_rewards` stands for all rounds.
     """
 
     contexts: Float[Array, "T *instances d"]
     rewards: Float[Array, "T *instances K"]
-    mean_rewards: Float[Array, "*instances K"]
+    mean_rewards: Float[Array, "T_or_1 *instances K"]
 
 
 def draw_rounds(
@@ -61,6 +62,7 @@ def draw_rounds(
     count = len(numbers)
     keys = jax.vmap(lambda number: instance_keys(key, number))(numbers)
     instances = jax.vmap(environment.sample_instance)(keys.instance)
+    path = jax.vmap(lambda key, start: follow(environment, key, start, horizon), out_axes=1)(keys.rounds, instances)
 
     def draw(t: Int[Array, ""], key: PRNGKeyArray, instance: Any) -> tuple[Float[Array, " d"], Float[Array, " K"]]:
         key_context, key_reward = jr.split(jr.fold_in(key, t))
@@ -68,28 +70,32 @@ def draw_rounds(
 
     # Some rounds of all instances at once: enough to vectorise, few enough to stay in the processor's cache.
     block = max(1, min(horizon, BLOCK // count))
-    of_block = jax.tree.map(lambda leaf: jnp.tile(leaf, (block,) + (1,) * (leaf.ndim - 1)), (keys.rounds, instances))
+    keys_of_block = jnp.tile(keys.rounds, block)
 
     def draw_block(first: Int[Array, ""]) -> tuple[Float[Array, "rows d"], Float[Array, "rows K"]]:
-        return jax.vmap(draw)(jnp.repeat(first + jnp.arange(block), count), *of_block)
+        times = first + jnp.arange(block)
+        states = jax.vmap(at_round, in_axes=(None, 0))(path, times)
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
+        return jax.vmap(draw)(jnp.repeat(times, count), keys_of_block, rows)
 
     drawn = jax.lax.map(draw_block, jnp.arange(0, horizon, block))
     contexts, rewards = (rows.reshape(-1, count, rows.shape[-1])[:horizon] for rows in drawn)
-    return Rounds(contexts, rewards, jax.vmap(environment.mean_rewards)(instances))
+    return Rounds(contexts, rewards, jax.lax.map(jax.vmap(environment.mean_rewards), path))
 
 
 def play(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, beliefs: bool = False) -> Played:
     """Play one instance (Alg. 1, bottom half)."""
-    best = rounds.mean_rewards.max()
-    everything = jnp.ones(rounds.mean_rewards.shape, dtype=bool)
+    best = rounds.mean_rewards.max(axis=1)
+    everything = jnp.ones(rounds.mean_rewards.shape[1], dtype=bool)
 
     def play_round(state: Any, now: tuple[Array, Array, Array]) -> tuple[Any, Played]:
         t, context, rewards = now
         state, choice = policy.decide(jr.fold_in(key, t), state, context, everything)
         expected = policy.rewards(state, context).mean() if beliefs else None
-        state = policy.learn(state, Step(context, choice.action, rewards[choice.action]))
-        mean = rounds.mean_rewards[choice.action]
-        return state, Played(choice.action, best - mean, mean >= best, expected)
+        state = policy.learn(state, Step(context, choice.action, rewards[choice.action], t))
+        means, most = at_round((rounds.mean_rewards, best), t)
+        mean = means[choice.action]
+        return state, Played(choice.action, most - mean, mean >= most, expected)
 
     played: Played
     numbered = (jnp.arange(len(rounds.contexts)), rounds.contexts, rounds.rewards)
@@ -113,8 +119,6 @@ def instance_keys(key: PRNGKeyArray, number: Int[Array, ""]) -> InstanceKeys:
 
 
 _draw_chunk = eqx.filter_jit(draw_rounds)
-ONE_INSTANCE = Rounds._make((1, 1, 0))
-"""The axis of instances."""
 
 
 @eqx.filter_jit
@@ -124,7 +128,7 @@ def _play_chunk(
     """Play drawn rounds: the same program for a policy, whatever world they come from."""
     played: Played = jax.vmap(
         lambda number, drawn: play(instance_keys(key, number).decisions, policy, drawn, beliefs),
-        in_axes=(0, ONE_INSTANCE),
+        in_axes=(0, 1),
     )(numbers, rounds)
     return played
 

@@ -26,6 +26,8 @@ class Stream(IntEnum):
     """Of a fit: encoder recipes split the key of the fit, which uses up the small numbers."""
     FIT = 1 << 21
     """Worlds and fits often share a seed, and a network must not start from the numbers its world was drawn with."""
+    DRIFT = 1 << 22
+    """Of a round: its key is split for the context and the rewards, which uses up the small numbers."""
 
     def key(self, seed: int) -> PRNGKeyArray:
         """Begin this stream for a seed.

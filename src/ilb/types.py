@@ -26,11 +26,15 @@ class RewardModel(Protocol):
 
 
 class Step(NamedTuple):
-    """One round, and one row of the logs: the same noun."""
+    """One round, and one row of the logs: the same noun.
+
+    `time` counts the rounds of the instance from 0, for beliefs about a state that moves: rewards may come late.
+    """
 
     context: Float[Array, " d"]
     action: Int[Array, ""]
     reward: Float[Array, ""]
+    time: Int[Array, ""] | None = None
 
 
 class Choice(NamedTuple):

@@ -77,14 +77,14 @@ def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: i
             }
             for number, (name, future) in enumerate(playing.items()):
                 histories[name] = future.result()
-                report(number + 1, len(playing), histories[name].regret_at(HORIZON).mean)
+                report(number + 1, len(playing), histories[name].regret_at(HORIZON).value)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not want to wait for the rest
     return histories
 
 
 def _ranked(histories: Mapping[str, History]) -> list[str]:
-    return sorted(histories, key=lambda name: histories[name].regret_at(HORIZON).mean)
+    return sorted(histories, key=lambda name: histories[name].regret_at(HORIZON).value)
 
 
 def _regret_rows(histories: Mapping[str, History]) -> tuple[list[str], list[list[str]]]:
@@ -94,21 +94,23 @@ def _regret_rows(histories: Mapping[str, History]) -> tuple[list[str], list[list
         history = histories[name]
         at = [history.regret_at(rounds) for rounds in CHECKPOINTS]
         share = history.optimal_share()
-        cells = [f"{number(s.mean)}±{number(s.standard_error)}/{number(s.median)}" for s in at]
-        rows.append([name, *cells, f"{100 * share.mean:.0f} %"])
+        cells = [f"{number(s.value)}±{number(s.standard_error)}/{number(s.median)}" for s in at]
+        rows.append([name, *cells, f"{100 * share.value:.0f} %"])
     return header, rows
 
 
-def number(value: float) -> str:
+def number(value: float | None) -> str:
     """Write a regret in few characters."""
+    if value is None:
+        return "-"
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _what_to_look_at(histories: Mapping[str, History], scores: Mapping[str, FitScores]) -> list[str]:
     """Say what the numbers show, with the numbers."""
     found = {name: 100 * line.best_action.value for name, line in scores.items() if line.best_action is not None}
-    regret = {name: history.regret_at(HORIZON).mean for name, history in histories.items()}
-    early = {name: history.regret_at(CHECKPOINTS[0]).mean for name, history in histories.items()}
+    regret = {name: history.regret_at(HORIZON).value for name, history in histories.items()}
+    early = {name: history.regret_at(CHECKPOINTS[0]).value for name, history in histories.items()}
     return [
         f"Of 20 actions, the learned model names the best one for {found[THIS_MODEL]:.0f} % of new people from their "
         f"contexts alone; the true encoder would for {found['oracle']:.0f} %, least squares on mean contexts for "

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.errors import WorldError
+from ilb.streams import Stream
 
 try:
     import gymnasium
@@ -72,14 +73,16 @@ def _step(
     """Take the action in this round and show the next; or, if the episode is over, begin the next one instead."""
     over = episode.round >= horizon
     _, key_rounds = _keys(episode.key, episode.number)
-    _, key_reward = jr.split(jr.fold_in(key_rounds, episode.round))
+    key_round = jr.fold_in(key_rounds, episode.round)
+    _, key_reward = jr.split(key_round)
     means = environment.mean_rewards(episode.instance)
     # All K rewards are drawn, one is revealed: every policy then meets the same noise.
     reward = environment.sample_rewards(key_reward, episode.instance)[action]
 
     number = episode.number + over
     key_instance, key_rounds = _keys(episode.key, number)
-    instance = _select(over, environment.sample_instance(key_instance), episode.instance)
+    moved = environment.advance(Stream.DRIFT.of(key_round), episode.instance)
+    instance = _select(over, environment.sample_instance(key_instance), moved)
     next_round = jnp.where(over, 0, episode.round + 1)
     key_context, _ = jr.split(jr.fold_in(key_rounds, next_round))
     context = environment.emit(key_context, instance)

@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment
+from ilb.environments.environment import AbstractEnvironment, at_round, follow
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.logs.reading import read_arrays
@@ -61,7 +61,7 @@ def draw_confounded_logging(
 
 
 class Recording(NamedTuple):
-    """Logs, and beside them the truth that a user never has."""
+    """Logs, and beside them the truth that a user never has; that of the first round where instances change."""
 
     logs: Logs
     latents: Float[np.ndarray, "I n"]
@@ -114,15 +114,20 @@ def _record(
     def one_instance(number: Array) -> tuple[Array, Array, Array, Array, Array]:
         key_instance, key_rounds = jr.split(jr.fold_in(key, number))
         instance = environment.sample_instance(key_instance)
-        z = environment.latent_state(instance)
+        path = follow(environment, key_rounds, instance, length)
 
         def one_round(number: Array) -> tuple[Array, Array, Array]:
             key_context, key_action, key_reward = jr.split(jr.fold_in(key_rounds, number), 3)
-            context = environment.emit(key_context, instance)
-            action = jr.categorical(key_action, logging(z, context))
-            return context, action, environment.sample_rewards(key_reward, instance)[action]
+            now = at_round(path, number)
+            context = environment.emit(key_context, now)
+            action = jr.categorical(key_action, logging(environment.latent_state(now), context))
+            return context, action, environment.sample_rewards(key_reward, now)[action]
 
-        return z, environment.mean_rewards(instance), *jax.vmap(one_round)(jnp.arange(length))
+        return (
+            environment.latent_state(instance),
+            environment.mean_rewards(instance),
+            *jax.vmap(one_round)(jnp.arange(length)),
+        )
 
     outputs: Any = jax.vmap(one_instance)(jnp.arange(instances))
     return outputs  # type: ignore[no-any-return]

@@ -32,6 +32,9 @@ class AbstractWrapper(AbstractEnvironment):
         """Draw the rewards of all K actions."""
         return self.environment.sample_rewards(key, instance)
 
+    def advance(self, key: PRNGKeyArray, instance: Instance) -> Instance:
+        return self.environment.advance(key, instance)
+
     def latent_state(self, instance: Instance) -> Float[Array, " n"]:
         """Give the true latent state."""
         return self.environment.latent_state(instance)

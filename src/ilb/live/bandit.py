@@ -229,7 +229,7 @@ class LiveInstance:
         with self.lock:
             number, waiting = self._waiting(decision)
             done = waiting.action if action is None else bandit.schema.action_index(action)
-            outcome = np.array([done, value], dtype=np.float32)
+            outcome = np.array([done, value, number], dtype=np.float32)
             self.state = bandit.programs.learn(bandit.packed_policy, self.state, waiting.context, outcome)
             del self.pending[number]
 

@@ -124,10 +124,10 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
         return pack(state), jnp.concatenate(numbers)
 
     def learn(
-        policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"], outcome: Float[Array, "2"]
+        policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"], outcome: Float[Array, "3"]
     ) -> Vector:
         policy: AbstractPolicy = unpack(policy_packing, policy_vector)
-        step = Step(context, outcome[0].astype(jnp.int32), outcome[1])
+        step = Step(context, outcome[0].astype(jnp.int32), outcome[1], outcome[2].astype(jnp.int32))
         return pack(policy.learn(unpack(state_packing, state_vector), step))
 
     return Programs(jax.jit(decide), jax.jit(jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))), jax.jit(learn))

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from ilb.estimates import standard_error
 from ilb.history import History
 from ilb.plots.style import SIZES, look_of
 
@@ -25,8 +26,7 @@ def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
             cumulative = history.cumulative_regret()
             shown = np.unique(np.geomspace(1, history.horizon, 200).round().astype(int)) - 1
             mean = cumulative[:, shown].mean(axis=0)
-            spread = cumulative[:, shown].std(axis=0, ddof=1) if history.instances > 1 else np.zeros(len(shown))
-            error = spread / np.sqrt(history.instances)
+            error = np.nan_to_num(standard_error(cumulative[:, shown]))
             label = f"{name}  {mean[-1]:,.1f}" if mean[-1] < 100 else f"{name}  {mean[-1]:,.0f}"
             axis.plot(shown + 1, mean, label=label, linewidth=1.6, **look_of(name))
             axis.fill_between(
