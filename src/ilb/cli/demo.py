@@ -37,7 +37,8 @@ def run_demo(out: Path, seed: int) -> None:
     notes.rule("2. Learn a latent model from them")
     columns = {"instance": "instance", "time": "time", "action": "action", "reward": "reward"}
     model = fit_table(logs_file, columns, model_file, latent_dim=5, recipe="tied", test_share=0, seed=seed)
-    _pass_on_an_interrupt(model)
+    if model.provenance is not None and model.provenance.interrupted:
+        raise KeyboardInterrupt  # what an interrupted training gives back is not what there is to show
     notes.rule("3. How well it names the best action for 500 new people")
     world_file = out / "logs.world.json"
     scores = score_table(model_file, out / "logs.test.parquet", train=logs_file, world=world_file, as_json=False)
@@ -53,12 +54,6 @@ def run_demo(out: Path, seed: int) -> None:
         say(f"- {line}")
     say(f"The page with the figure is {page}; everything is in {out}. {time.perf_counter() - began:.0f} seconds.")
     say("Your own table: ilb fit TABLE --instance … --action … --reward … --out MODEL")
-
-
-def _pass_on_an_interrupt(model: LatentModel) -> None:
-    """Stop after a Ctrl-C during training: what it gives back then is not what there is to show."""
-    if model.provenance is not None and model.provenance.interrupted:
-        raise KeyboardInterrupt
 
 
 def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: int) -> dict[str, History]:

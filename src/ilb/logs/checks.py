@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64, Shaped
+from jaxtyping import Float64, Int64
 
 from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
-from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, shown, warn
+from ilb.logs.tables import Roles, Rows
 
 # Under this share of a column's variance inside instances, one value all but tells which instance it is.
 LEAST_WITHIN_SHARE = 1e-4
@@ -19,76 +19,64 @@ LEAST_WITHIN_SHARE = 1e-4
 LEAST_REPEATS = 20
 
 
-def check_instances(name: str, instances: Labels) -> None:
-    """Each row must say whom it is about."""
-    lacking = int(np.count_nonzero(instances.codes < 0))
-    if lacking:
-        raise LogsError(
-            f"column {name!r} lacks the instance in {counted(lacking, 'row')}; expected a label in each row. "
-            "Drop these rows, or fill the labels in."
-        )
-
-
-def check_enough(instance: str, instances: Labels, action: str, actions: Labels) -> None:
+def check_enough(roles: Roles, rows: Rows) -> None:
     """To learn, there must be instances to tell apart and actions to choose between."""
-    if len(instances.labels) < 2:
+    instances, actions = rows.instance.labels, rows.action.labels
+    if len(instances) < 2:
         raise LogsError(
-            f"column {instance!r} has a single instance, {shown(instances.labels)}, in all "
-            f"{counted(len(instances.codes), 'row')}; expected at least 2, since the encoder learns by telling "
+            f"column {roles.instance!r} has a single instance, {shown(instances)}, in all "
+            f"{counted(len(rows.order), 'row')}; expected at least 2, since the encoder learns by telling "
             "instances apart. Add the logs of others, or name the column that tells instances apart."
         )
-    if len(actions.labels) < 2:
-        found = f"only the action {actions.labels[0]!r}" if actions.labels else "no action at all"
+    if len(actions) < 2:
+        found = f"only the action {actions[0]!r}" if actions else "no action at all"
         raise LogsError(
-            f"column {action!r} has {found} in {counted(len(actions.codes), 'row')}; expected at least 2 actions, "
+            f"column {roles.action!r} has {found} in {counted(len(rows.order), 'row')}; expected at least 2 actions, "
             "for with fewer there is nothing to decide. Name the column that says what was done."
         )
 
 
-def warn_same_times(name: str, instance: Int64[np.ndarray, " N"], times: Shaped[np.ndarray, " N"]) -> None:
-    """Rows of one instance at one time keep the order of the table."""
-    same = (instance[1:] == instance[:-1]) & (times[1:] == times[:-1])
-    rows = int(np.count_nonzero(np.append(same, False) | np.append(False, same)))
-    if rows:
-        warn(
-            f"column {name!r} has {rows:,} rows that share their time with another row of the same instance; "
-            "expected each time once. They keep the order of the table; add the time of day if that is not right.",
-            LogsWarning,
-        )
-
-
-def warn_lost_outcomes(
-    action: str, reward: str, actions: Int64[np.ndarray, " N"], rewards: Float32[np.ndarray, " N"]
-) -> None:
-    """Rows that can't teach what actions do, though they still train the encoder."""
-    rewarded = ~np.isnan(rewards)
-    unattributed = int(np.count_nonzero(rewarded & (actions < 0)))
+def warn_odd_rows(roles: Roles, rows: Rows) -> None:
+    """Tell what is done with rows at the same time, and with those that can train the encoder but not the rewards."""
+    instance, time, rewarded = rows.instance.codes, rows.time, ~np.isnan(rows.reward)
+    if time is not None:
+        same = (instance[1:] == instance[:-1]) & (time[1:] == time[:-1])
+        shared = int(np.count_nonzero(np.append(same, False) | np.append(False, same)))
+        if shared:
+            warn(
+                f"column {roles.time!r} has {shared:,} rows that share their time with another row of the same "
+                "instance; expected each time once. They keep the order of the table; add the time of day if that is "
+                "not right.",
+                LogsWarning,
+            )
     if not rewarded.any():
         warn(
-            f"column {reward!r} lacks all {counted(len(rewards), 'reward')}: these logs can train the encoder, but "
-            "not the reward model. Name the right column if you have rewards.",
+            f"column {roles.reward!r} lacks all {counted(len(rewarded), 'reward')}: these logs can train the encoder, "
+            "but not the reward model. Name the right column if you have rewards.",
             LogsWarning,
         )
+    unattributed = int(np.count_nonzero(rewarded & (rows.action.codes < 0)))
     if unattributed:
         warn(
-            f"column {action!r} lacks the action in {counted(unattributed, 'row')} that have a reward in {reward!r}: "
-            "they train the encoder, but can't train the reward model. Fill in what was done where you know it.",
+            f"column {roles.action!r} lacks the action in {counted(unattributed, 'row')} that have a reward in "
+            f"{roles.reward!r}: they train the encoder, but can't train the reward model. Fill in what was done where "
+            "you know it.",
             LogsWarning,
         )
 
 
-def warn_unrewarded_actions(action: str, reward: str, actions: Labels, rewards: Float32[np.ndarray, " N"]) -> None:
+def warn_unrewarded_actions(roles: Roles, rows: Rows) -> None:
     """Actions whose effect was never seen."""
-    if np.isnan(rewards).all():
-        return
-    played = actions.codes >= 0
-    seen = np.bincount(actions.codes[played & ~np.isnan(rewards)], minlength=len(actions.labels))
-    silent = [label for label, count in zip(actions.labels, seen.tolist(), strict=True) if count == 0]
-    if silent:
-        rows = int(np.isin(actions.codes[played], np.flatnonzero(seen == 0)).sum())
+    codes, labels = rows.action
+    rewarded = ~np.isnan(rows.reward)
+    seen = np.bincount(codes[rewarded & (codes >= 0)], minlength=len(labels))
+    silent = np.flatnonzero(seen == 0)
+    if rewarded.any() and len(silent):
+        named = shown([labels[code] for code in silent])
         warn(
-            f"{counted(len(silent), 'action')} of column {action!r} without any reward in {reward!r}: {shown(silent)} "
-            f"({counted(rows, 'row')}). Nothing can be learned of their effect; drop them, or add rows with rewards.",
+            f"{counted(len(silent), 'action')} of column {roles.action!r} without any reward in {roles.reward!r}: "
+            f"{named} ({counted(int(np.isin(codes, silent).sum()), 'row')}). Nothing can be learned of their effect; "
+            "drop them, or add rows with rewards.",
             LogsWarning,
         )
 
@@ -116,7 +104,6 @@ class StillColumn(NamedTuple):
         return self.distinct > max(2, instances / 2)
 
     def sentence(self) -> str:
-        """Say what it does, and does not do."""
         still = "never changes" if self.within == 0 else f"hardly changes ({self.within:.1e} of its variance is)"
         return f"column {self.name!r} {still} within an instance and has {self.distinct:,} distinct values"
 

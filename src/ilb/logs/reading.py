@@ -17,25 +17,9 @@ from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, Numeri
 from ilb.logs.labels import Labels, as_label, has_numpy_order, in_order, missing_rows, read_labels
 from ilb.logs.messages import counted, shown
 from ilb.logs.schema import Schema
-from ilb.logs.tables import Roles, require_columns
+from ilb.logs.tables import Roles, Rows, require_columns
 
 REWARD_EXPECTED = "Turn it into a number, for example 1 for success and 0 for failure, or name another column."
-
-
-class Rows(NamedTuple):
-    """What every row has beside its context, sorted by instance and then time; row i was row `order[i]` before."""
-
-    order: Int64[np.ndarray, " N"]
-    instance: Labels
-    action: Labels
-    reward: Float32[np.ndarray, " N"]
-    time: Shaped[np.ndarray, " N"] | None = None
-
-    def warn(self, roles: Roles) -> None:
-        """Tell what will be done with odd rows, once it is clear that the table can be used."""
-        if roles.time is not None and self.time is not None:
-            checks.warn_same_times(roles.time, self.instance.codes, self.time)
-        checks.warn_lost_outcomes(roles.action, roles.reward, self.action.codes, self.reward)
 
 
 class Parts(NamedTuple):
@@ -49,9 +33,9 @@ class Parts(NamedTuple):
 def learn(table: nw.DataFrame[Any], roles: Roles) -> Parts:
     """Make a schema from this table, and the numbers that it gives."""
     rows = _read_rows(table, roles)
-    checks.check_enough(roles.instance, rows.instance, roles.action, rows.action)
-    rows.warn(roles)
-    checks.warn_unrewarded_actions(roles.action, roles.reward, rows.action, rows.reward)
+    checks.check_enough(roles, rows)
+    checks.warn_odd_rows(roles, rows)
+    checks.warn_unrewarded_actions(roles, rows)
     columns: list[Column] = []
     blocks, still = [], []
     for name in roles.context:
@@ -80,7 +64,7 @@ def apply(table: nw.DataFrame[Any], schema: Schema) -> Parts:
             f"column {schema.action!r} has actions that the schema does not know: {shown(unknown)} "
             f"({counted(lost, 'row')}); known are {shown(schema.actions)}. Drop these rows, or fit again with them."
         )
-    rows.warn(roles)
+    checks.warn_odd_rows(roles, rows)
     return Parts(schema, rows, schema.encode(table)[rows.order])
 
 
@@ -88,7 +72,12 @@ def _read_rows(table: nw.DataFrame[Any], roles: Roles) -> Rows:
     if len(table) == 0:
         raise LogsError(f"the table has no rows, only the columns {shown(table.columns, 30)}; expected past cases.")
     instances = read_labels(roles.instance, table[roles.instance])
-    checks.check_instances(roles.instance, instances)
+    missing = int(np.count_nonzero(instances.codes < 0))
+    if missing:
+        raise LogsError(
+            f"column {roles.instance!r} lacks the instance in {counted(missing, 'row')}; expected a label in each row. "
+            "Drop these rows, or fill the labels in."
+        )
     time = None if roles.time is None else _read_times(roles.time, table[roles.time])
     order = np.lexsort((instances.codes,) if time is None else (time, instances.codes))
     actions = read_labels(roles.action, table[roles.action])

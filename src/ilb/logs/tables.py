@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from jaxtyping import Float32, Int64, Shaped
 from narwhals.exceptions import DuplicateError
 
 from ilb.errors import LogsError, LogsWarning
+from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, near, one_line, shown, warn
 
 
@@ -116,6 +119,16 @@ class Roles(NamedTuple):
     context: tuple[str, ...]
     time: str | None = None
     categorical: tuple[str, ...] = ()
+
+
+class Rows(NamedTuple):
+    """What every row has beside its context, sorted by instance and then time; row i was row `order[i]` before."""
+
+    order: Int64[np.ndarray, " N"]
+    instance: Labels
+    action: Labels
+    reward: Float32[np.ndarray, " N"]
+    time: Shaped[np.ndarray, " N"] | None = None
 
 
 def names_of(names: Sequence[str]) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 STYLE = """
@@ -47,56 +47,56 @@ class Page:
 
     def heading(self, text: str, label: str = "") -> None:
         """Begin a section; a label is shown beside it and can be linked to."""
-        code = f" <code>{html.escape(label)}</code>" if label else ""
-        anchor = f' id="{html.escape(label)}"' if label else ""
-        self.parts.append(f"<h2{anchor}>{html.escape(text)}{code}</h2>")
+        code = f" <code>{escape(label)}</code>" if label else ""
+        anchor = f' id="{escape(label)}"' if label else ""
+        self.parts.append(f"<h2{anchor}>{escape(text)}{code}</h2>")
 
     def contents(self, sections: Sequence[tuple[str, str]]) -> None:
         """Link to sections by (label, text)."""
-        links = "".join(f'<a href="#{html.escape(label)}">{html.escape(text)}</a>' for label, text in sections)
+        links = "".join(f'<a href="#{escape(label)}">{escape(text)}</a>' for label, text in sections)
         self.parts.append(f"<nav>{links}</nav>")
 
     def verdict(self, kind: str, title: str, text: str, evidence: Sequence[str], remark: str = "") -> None:
         """Add a judgement (kind: good, bad or open) with what it rests on."""
-        lines = "".join(f"<small>{html.escape(line)}</small>" for line in evidence)
-        note = f"<p>{html.escape(remark)}</p>" if remark else ""
+        lines = "".join(f"<small>{escape(line)}</small>" for line in evidence)
+        note = f"<p>{escape(remark)}</p>" if remark else ""
         self.parts.append(
-            f'<div class="verdict {kind}"><p><b>{html.escape(title)}</b> {html.escape(text)}</p>{lines}{note}</div>'
+            f'<div class="verdict {kind}"><p><b>{escape(title)}</b> {escape(text)}</p>{lines}{note}</div>'
         )
 
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
-        self.parts.append(f"<p>{html.escape(text)}</p>")
+        self.parts.append(f"<p>{escape(text)}</p>")
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], best: Sequence[int] = (), folded: str = ""
     ) -> None:
         """Add a table; the rows numbered in `best` stand out; `folded` is what to click on to see it."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join(
             f"<tr{' class=best' if number in best else ''}>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+            + "".join(f"<td>{escape(cell)}</td>" for cell in row)
             + "</tr>"
             for number, row in enumerate(rows)
         )
         table = f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
         if folded:
-            table = f"<details><summary>{html.escape(folded)}</summary>{table}</details>"
+            table = f"<details><summary>{escape(folded)}</summary>{table}</details>"
         self.parts.append(table)
 
     def figure(self, svg: str, caption: str) -> None:
         """Add a figure with its caption, if it has one."""
-        below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+        below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         self.parts.append(f"<figure>{svg}{below}</figure>")
 
     def write(self, path: Path, footer: str) -> None:
         """Write the page as one file."""
-        lead = f'<p class="lead">{html.escape(self.lead)}</p>' if self.lead else ""
+        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-            f"<body><h1>{html.escape(self.title)}</h1>{lead}{''.join(self.parts)}"
-            f"<footer>{html.escape(footer)}</footer></body></html>\n",
+            f"<body><h1>{escape(self.title)}</h1>{lead}{''.join(self.parts)}"
+            f"<footer>{escape(footer)}</footer></body></html>\n",
             encoding="utf-8",
         )
