@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +28,7 @@ class Estimate:
     median: float | None = None
 
     @classmethod
-    def of(cls, values: Float[np.ndarray, " units"], *, median: bool = False) -> Self:
+    def of(cls, values: Float[np.ndarray, " units"], *, median: bool = False) -> Estimate:
         """Take the mean of independent values.
 
         >>> print(Estimate.of(np.array([1.0, 2.0, 3.0])))
