@@ -33,10 +33,11 @@ app.add_typer(simulate, name="simulate")
 Out = Annotated[Path, typer.Option(help="Where to write.")]
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         say(f"ilb {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
