@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.peers import measure
 from benchmarks.targets import Target
 from ilb import fit
-from ilb.environments.specification import SyntheticSpecification
+from ilb.environments import Specification, Synthetic
 from ilb.live.bandit import LiveBandit
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg_ts_released
 
@@ -29,7 +29,7 @@ PEERS_PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 def measure_live(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
     """Time decide + learn for one instance, and the same of the peers."""
-    model = fit(SyntheticSpecification(0).record().training.logs, latent_dim=5)
+    model = fit(Specification(Synthetic()).record().training.logs, latent_dim=5)
     assert model.schema is not None
     peers = _peers(say)
     rows: list[dict[str, Any]] = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.targets import Target
 from ilb import fit
-from ilb.environments.specification import SyntheticSpecification
+from ilb.environments import Specification, Synthetic
 from ilb.models.latent import LatentModel
 from ilb.networks import ComposedEncoder, MaxoutMLP
 from ilb.online.roster import LATENT_POLICIES
@@ -24,7 +24,7 @@ RELEASED_CPU_SECONDS = {"CPG": 2.9, "FPG": 17.0, "FPG (released)": 17.0, "FPG-TS
 
 def measure_playing(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
     """Time a batch of 1000 instances after compiling, with the learned encoder."""
-    recorded = SyntheticSpecification(0).record()
+    recorded = Specification(Synthetic()).record()
     model = fit(recorded.training.logs, latent_dim=5)
     names = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated")
     rows: list[dict[str, Any]] = []

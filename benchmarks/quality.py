@@ -11,8 +11,7 @@ import numpy as np
 
 from benchmarks.targets import Target
 from ilb import LatentModel, PaperRecipe, TiedRecipe, fit_many, reference_models, score_model
-from ilb.environments import Recording
-from ilb.environments.specification import Recorded, SyntheticSpecification
+from ilb.environments import Recorded, Recording, Specification, Synthetic
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.scores import FitScores, Truth
 
@@ -24,22 +23,16 @@ class Setting:
     """A kind of world, what the paper says of it, and what is to be reached."""
 
     name: str
-    specification: Callable[[int], SyntheticSpecification]
-    layers: int
+    world: Synthetic
     share_of_oracle: float
     reward_r2: float | None = None
     paper: tuple[float, float] | None = None
 
 
 SETTINGS = (
-    Setting("L = 2", SyntheticSpecification, 2, 0.985, 0.79, (84, 0.78)),
-    Setting("L = 4", lambda seed: SyntheticSpecification(seed, layers=4), 4, 0.975, 0.785, (80, 0.75)),
-    Setting(
-        "d = 7, n = 4, L = 3, K = 35",
-        lambda seed: SyntheticSpecification(seed, latent_dim=4, context_dim=7, layers=3, actions=35),
-        3,
-        0.95,
-    ),
+    Setting("L = 2", Synthetic(), 0.985, 0.79, (84, 0.78)),
+    Setting("L = 4", Synthetic(layers=4), 0.975, 0.785, (80, 0.75)),
+    Setting("d = 7, n = 4, L = 3, K = 35", Synthetic(latent_dim=4, context_dim=7, layers=3, actions=35), 0.95),
 )
 
 
@@ -48,14 +41,14 @@ def measure_quality(say: Callable[[str], None], worlds: int = WORLDS) -> tuple[l
     rows: list[dict[str, Any]] = []
     targets: list[Target] = []
     for setting in SETTINGS:
-        recorded = [setting.specification(seed).record() for seed in range(worlds)]
+        recorded = [Specification(setting.world, seed=seed).record() for seed in range(worlds)]
         truths = [_truth(r.test) for r in recorded]
         lines: dict[str, tuple[list[FitScores], float, float]] = {}
         recipes: dict[str, EncoderRecipe] = {
             # As in the paper, the network grows with the emission.
-            "ours (tied)": TiedRecipe() if setting.layers < 4 else TiedRecipe.deep(),
-            "paper's recipe, printed width n": PaperRecipe(layers=setting.layers),
-            "paper's recipe, released width 2n": PaperRecipe(layers=setting.layers, width=2),
+            "ours (tied)": TiedRecipe() if setting.world.layers < 4 else TiedRecipe.deep(),
+            "paper's recipe, printed width n": PaperRecipe(layers=setting.world.layers),
+            "paper's recipe, released width 2n": PaperRecipe(layers=setting.world.layers, width=2),
         }
         for name, recipe in recipes.items():
             say(f"{setting.name}: {name}")
@@ -76,23 +69,21 @@ def _timed_fit(
     recorded: Sequence[Recorded], setting: Setting, recipe: EncoderRecipe
 ) -> tuple[list[LatentModel], float]:
     began = time.process_time()
-    dim = setting.specification(0).latent_dim
+    dim = setting.world.latent_dim
     logs = [r.training.logs for r in recorded]
     models = fit_many(logs, latent_dim=dim, recipe=recipe, seeds=range(len(logs)))
     return models, time.process_time() - began
 
 
-def _truth(recording: Recording | None) -> Truth:
-    assert recording is not None
+def _truth(recording: Recording) -> Truth:
     return Truth(recording.latents, recording.mean_rewards)
 
 
 def _score(models: Sequence[LatentModel], recorded: Sequence[Recorded], truths: Sequence[Truth]) -> list[FitScores]:
-    scores = []
-    for model, r, truth in zip(models, recorded, truths, strict=True):
-        assert r.test is not None
-        scores.append(score_model(model, r.test.logs, truth, (r.training.logs, _truth(r.training))))
-    return scores
+    return [
+        score_model(model, r.test.logs, truth, (r.training.logs, _truth(r.training)))
+        for model, r, truth in zip(models, recorded, truths, strict=True)
+    ]
 
 
 def _row(
@@ -131,6 +122,6 @@ def _targets(setting: Setting, rows: dict[str, dict[str, Any]]) -> list[Target]:
                     f"{setting.name}: {reading}, R² against the paper's {r2}", abs(row["reward_r2"] - r2), at_most=0.02
                 ),
             ]
-    if setting.layers == 2:
+    if setting.world.layers == 2:
         targets.append(Target("L = 2: CPU seconds a seed, ten at once", ours["cpu_seconds_a_seed"], at_most=2))
     return targets

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.targets import Target
 from ilb import fit_many
-from ilb.environments.specification import SyntheticSpecification
+from ilb.environments import Specification, Synthetic
 from ilb.history import History
 from ilb.online.latent import cpg
 from ilb.online.roster import LATENT_POLICIES
@@ -34,7 +34,7 @@ LEARNED = {"CPG": 25.0, "FPG (released)": 13.0, "Calibrated": 9.0}
 
 def measure_regret(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
     """Play five worlds, with the true and with the learned model of each."""
-    recorded = [SyntheticSpecification(seed).record() for seed in range(WORLDS)]
+    recorded = [Specification(Synthetic(), seed=seed).record() for seed in range(WORLDS)]
     say(f"fitting {WORLDS} worlds")
     learned = fit_many([r.training.logs for r in recorded], latent_dim=5, seeds=range(WORLDS))
     rows: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ def _summary(histories: list[History]) -> dict[str, float]:
 
 def draw_bounds(path: Path) -> None:
     """Draw the regret of CPG with the true model beside the theorem's bound, instance by instance."""
-    world = SyntheticSpecification(0).world()
+    world = Synthetic().draw()
     key = jr.key(1000)
     history = simulate(key, world, cpg(world.oracle()), INSTANCES, HORIZON)
     rewards: Any = jax.vmap(lambda i: world.mean_rewards(world.sample_instance(instance_keys(key, i).instance)))

@@ -70,11 +70,11 @@ def plot_scaling(rows: list[dict[str, Any]], path: Path) -> None:
 def _fit_once(size: int) -> dict[str, Any]:
     """Fit logs of `size` rows twice in this process; the second time nothing is compiled."""
     from ilb import fit
-    from ilb.environments.specification import SyntheticSpecification
+    from ilb.environments import Plan, Specification, Synthetic
     from ilb.offline.encodings import encode_contexts
 
-    specification = SyntheticSpecification(instances=size // LENGTH, length=LENGTH, test_instances=0)
-    logs = specification.record().training.logs
+    plan = Plan(instances=size // LENGTH, length=LENGTH, test_instances=0)
+    logs = Specification(Synthetic(), plan).record().training.logs
     fit(logs, latent_dim=5)
     began, wall = time.process_time(), time.perf_counter()
     model = fit(logs, latent_dim=5)

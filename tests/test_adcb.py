@@ -1,5 +1,6 @@
 """The Alzheimer world against what is known of it: docs/adcb.md, and integrals over z that need no simulation."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,14 +12,19 @@ import pytest
 from scipy import stats
 
 from ilb.cli import main
-from ilb.environments import UniformLogging, adcb_confounded_logging, adcb_world, record, record_adcb
+from ilb.environments import Adcb, Plan, Specification, UniformLogging, draw_confounded_logging, record
 from ilb.environments.adcb.biomarkers import interpolate
-from ilb.environments.adcb.patients import adcb_parameters, as_array
-from ilb.environments.adcb.recording import ROLES
-from ilb.environments.adcb.specification import AdcbSpecification
+from ilb.environments.adcb.patients import adcb_parameters
+from ilb.environments.adcb.world import ROLES
+from ilb.environments.environment import as_real
 from ilb.errors import IdentifiabilityWarning, WorldError
 from ilb.logs import Logs
 from ilb.offline.scores import reference_models
+
+
+def adcb_world(**values):
+    return Adcb(**values).draw()
+
 
 NUMBERS = adcb_parameters()
 PATIENTS = 20_000
@@ -214,7 +220,7 @@ TABLE = {  # mean, standard deviation, correlation with z; of an independent pro
 def unrounded():
     """The world with ratings in steps so fine that they are not rounded."""
     ratings = lambda world: (world.biomarkers.mmse.step, world.biomarkers.cdrsb.step)  # noqa: E731
-    return draw_all(eqx.tree_at(ratings, WORLDS[0.02], (as_array(1e-3), as_array(1e-3))))
+    return draw_all(eqx.tree_at(ratings, WORLDS[0.02], (as_real(1e-3), as_real(1e-3))))
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -370,13 +376,10 @@ def test_there_is_no_oracle():
 
 @pytest.fixture(scope="module")
 def recording():
-    return record_adcb(jr.key(2), WORLDS[0.02], UniformLogging(8), patients=30, visits=12)
+    return record(jr.key(2), WORLDS[0.02], UniformLogging(8), 30, 12)
 
 
-def test_a_recording_is_that_of_any_world_with_names(recording):
-    plain = record(jr.key(2), WORLDS[0.02], UniformLogging(8), 30, 12)
-    np.testing.assert_array_equal(recording.logs.context, plain.logs.context)
-    np.testing.assert_array_equal(recording.mean_rewards, plain.mean_rewards)
+def test_a_recording_has_the_names_of_the_columns_and_the_rewards_of_its_patients(recording):
     assert recording.logs.schema.names == NAMES
     np.testing.assert_allclose(
         recording.mean_rewards, rewards_over_z("printed", recording.latents[:, 0].astype(float)), atol=1e-4
@@ -387,8 +390,8 @@ def test_a_recording_is_that_of_any_world_with_names(recording):
 def confounded():
     """Recordings of more patients with the same key, where treatments depend on z and context, or on neither."""
     world = WORLDS[0.02]
-    rules = {strength: adcb_confounded_logging(jr.key(4), world, strength) for strength in (0.0, 1.0)}
-    return {strength: record_adcb(jr.key(2), world, rule, 300, 10) for strength, rule in rules.items()}
+    rules = {strength: draw_confounded_logging(jr.key(4), world, strength) for strength in (0.0, 1.0)}
+    return {strength: record(jr.key(2), world, rule, 300, 10) for strength, rule in rules.items()}
 
 
 def test_the_first_patients_do_not_depend_on_how_many_there_are_or_on_who_treats_them(recording, confounded):
@@ -428,22 +431,30 @@ def test_confounded_treatments_depend_on_the_ratio_and_unconfounded_ones_do_not(
         assert (stats.kruskal(*by_action).pvalue < 1e-6) == (strength > 0)
 
 
-SPECIFICATION = AdcbSpecification(seed=5, patients=30, visits=16, test_patients=30, context="biomarkers")
+SPECIFICATION = Specification(Adcb(context="biomarkers"), Plan(instances=30, length=16, test_instances=30), seed=5)
 
 
 def test_a_specification_gives_the_same_recordings_from_its_file(tmp_path):
     SPECIFICATION.save(tmp_path / "world.json")
-    again = AdcbSpecification.load(tmp_path / "world.json")
+    again = Specification.load(tmp_path / "world.json")
     assert again == SPECIFICATION
     first, second = SPECIFICATION.record(), again.record()
     np.testing.assert_array_equal(first.test.logs.reward, second.test.logs.reward)
     assert first.training.logs.instances == 30
     assert not np.isin(first.test.latents, first.training.latents).any()
-    with pytest.raises(WorldError, match="patients must be an integer, at least 1"):
-        AdcbSpecification(patients=0)
     (tmp_path / "world.json").write_text('{"environment": "adcb", "colour": 1}')
     with pytest.raises(WorldError, match="is not a world that"):
-        AdcbSpecification.load(tmp_path / "world.json")
+        Specification.load(tmp_path / "world.json")
+
+
+def test_a_file_of_the_first_version_gives_the_same_world_and_sizes(tmp_path):
+    stored = {"seed": 5, "latent_noise_std": 0.02, "rewards": "printed", "context": "biomarkers", "reward_std": 0.25}
+    sizes = {"confounding": 0.0, "patients": 30, "test_patients": 30, "visits": 16}
+    (tmp_path / "world.json").write_text(json.dumps({"environment": "adcb", **stored, **sizes}))
+    assert Specification.load(tmp_path / "world.json") == SPECIFICATION
+    (tmp_path / "world.json").write_text(json.dumps({"environment": "adcb", "patients": 0}))
+    with pytest.raises(WorldError, match="instances must be an integer, at least 1; got 0"):
+        Specification.load(tmp_path / "world.json")
 
 
 # The command line

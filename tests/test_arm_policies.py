@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ilb.environments import adcb_world, draw_world
+from ilb.environments import Adcb, draw_world
 from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
@@ -118,7 +118,7 @@ def test_nothing_drifts_in_20000_rounds():
 
 
 def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_one_does_not():
-    world = adcb_world(rewards="released")
+    world = Adcb(rewards="released").draw()
     noise = jnp.full(8, 0.25**2)
     tried = {}
     for name, policy in {"zero": mab(8, noise), "centred": mab_centred(RewardScale(2.08, 1.4), noise)}.items():

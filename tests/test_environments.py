@@ -1,26 +1,97 @@
-"""What every environment promises, whatever world it is; another joins by a line in ENVIRONMENTS."""
+"""What every environment promises, whatever world it is.
+
+Every named world is here as it is known to `WORLDS`, one from outside the package among them.
+"""
+
+import sys
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 from scipy import stats
 
-from ilb.environments import adcb_world, draw_stationary_world, draw_world
-from ilb.environments.perturbed import DroppedContexts, NoisyContexts, shift_by_coordinate
+from ilb.cli import main
+from ilb.environments import (
+    WORLDS,
+    AbstractDescription,
+    AbstractEnvironment,
+    ContextNoise,
+    KeptColumns,
+    Plan,
+    Shift,
+    Specification,
+    draw_world,
+    parameter,
+)
+from ilb.environments.wrappers import FixedInstance, ScaledContexts
 from ilb.errors import WorldError
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
+from ilb.networks import IdentityEncoder
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.fit import fit
+from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.arms import mab
+from ilb.online.latent import cpg
 from ilb.simulation import instance_keys, simulate
+from ilb.streams import Stream
+from ilb_paper.toy import draw_stationary_world
+
+
+class ThermostatWorld(AbstractEnvironment):
+    """Rooms that are too cold or too warm, seen by two thermometers: a world that the package knows nothing of."""
+
+    effect: jax.Array
+
+    def sample_instance(self, key):
+        return {"warmth": jr.normal(key, (2,))}
+
+    def emit(self, key, instance):
+        return instance["warmth"] + 0.5 * jr.normal(key, (2,))
+
+    def mean_rewards(self, instance):
+        return self.effect @ instance["warmth"]
+
+    def sample_rewards(self, key, instance):
+        return self.mean_rewards(instance) + 0.1 * jr.normal(key, (len(self.effect),))
+
+    def latent_state(self, instance):
+        return instance["warmth"]
+
+    def oracle(self):
+        actions = len(self.effect)
+        noise = NoiseLevels(
+            encoding_covariance=0.25 * jnp.eye(2),
+            population_mean=jnp.zeros(2),
+            population_covariance=jnp.eye(2),
+            reward_variance=jnp.full(actions, 0.01),
+            leftover_variance=jnp.asarray(0.0),
+        )
+        return LatentModel(IdentityEncoder(), LinearReward.known(self.effect, jnp.zeros(actions)), noise)
+
+
+@dataclass(frozen=True)
+class Thermostat(AbstractDescription, name="thermostat"):
+    """Rooms that are too cold or too warm."""
+
+    actions: int = parameter(3, "Number of ways to heat.", least=1)
+
+    def draw(self, seed=0):
+        return ThermostatWorld(jr.normal(Stream.WORLD.key(seed), (self.actions, 2)))
+
 
 SYNTHETIC = draw_world(jr.key(0), latent_dim=3, context_dim=4, actions=5)
 ENVIRONMENTS = {
-    "synthetic": SYNTHETIC,
-    "shifted latents": shift_by_coordinate(SYNTHETIC, 2.0),
-    "noisy contexts": NoisyContexts(SYNTHETIC, 0.5),
-    "dropped contexts": DroppedContexts(SYNTHETIC, [3, 1]),
-    "adcb": adcb_world(),
-    "stationary": draw_stationary_world(jr.key(1)),
+    **{name: description().draw() for name, description in WORLDS.items()},
+    "toy": draw_stationary_world(jr.key(1)),
+    "shifted latents": Shift(2.0).apply(jr.key(0), SYNTHETIC),
+    "noisy contexts": ContextNoise(0.5).apply(jr.key(0), SYNTHETIC),
+    "dropped contexts": KeptColumns((3, 1)).apply(jr.key(0), SYNTHETIC),
+    "scaled contexts": ScaledContexts(SYNTHETIC, np.arange(4), 2 + np.arange(4)),
 }
 WITHOUT_ORACLE = {"dropped contexts", "adcb"}
 RARE = 1e-4  # a test of a distribution fails for one key in ten thousand
@@ -52,15 +123,15 @@ def drawn(request):
     return world, {name: np.asarray(many) for name, many in draw_many(world, jr.split(jr.key(1), DRAWS)).items()}
 
 
-def test_draws_are_finite_vectors_of_the_shapes_that_were_announced(drawn):
+def test_draws_are_finite_vectors_of_the_sizes_that_were_announced(drawn):
     world, many = drawn
-    announced = jax.eval_shape(lambda key: draw(world, key), jr.key(0))
+    latent_dim, context_dim, actions = world.sizes
+    sizes = {"latent state": latent_dim, "context": context_dim, "mean rewards": actions, "rewards": actions}
     for name, values in many.items():
-        assert values.shape == (DRAWS, *announced[name].shape)
-        assert values.ndim == 2
+        assert values.shape == (DRAWS, sizes[name])
         assert values.dtype == np.float32
         assert np.isfinite(values).all()
-    assert many["rewards"].shape == many["mean rewards"].shape
+    assert world.column_names is None or len(world.column_names) == context_dim
 
 
 def test_a_key_draws_the_same_alone_and_in_a_batch_and_another_key_draws_otherwise(drawn):
@@ -103,3 +174,70 @@ def test_regret_of_play_is_the_best_mean_reward_less_that_of_the_action(drawn):
     means = np.asarray(mean_rewards_of(world, keys))
     regret = means.max(axis=1, keepdims=True) - np.take_along_axis(means, history.actions, axis=1)
     np.testing.assert_allclose(history.regret, regret, rtol=1e-4, atol=1e-5)
+
+
+def test_a_fixed_instance_is_the_only_one_and_its_rounds_are_those_of_the_world_inside():
+    instance = SYNTHETIC.sample_instance(jr.key(3))
+    fixed = FixedInstance(SYNTHETIC, instance)
+    np.testing.assert_array_equal(fixed.sample_instance(jr.key(4)), instance)
+    np.testing.assert_array_equal(fixed.emit(jr.key(5), instance), SYNTHETIC.emit(jr.key(5), instance))
+
+
+def test_the_oracle_of_scaled_contexts_undoes_the_scaling():
+    scaled = ENVIRONMENTS["scaled contexts"]
+    z = SYNTHETIC.sample_instance(jr.key(3))
+    context, plain = scaled.emit(jr.key(4), z), SYNTHETIC.emit(jr.key(4), z)
+    np.testing.assert_allclose(context * (2 + np.arange(4)) + np.arange(4), plain, atol=1e-5)
+    np.testing.assert_allclose(scaled.oracle().encoder(context), SYNTHETIC.oracle().encoder(plain), atol=1e-4)
+
+
+# Named worlds
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_named_world_is_recorded_and_comes_back_from_its_file(name, tmp_path):
+    specification = Specification(WORLDS[name](), Plan(instances=6, length=4, test_instances=5), seed=3)
+    specification.save(tmp_path / "world.json")
+    assert Specification.load(tmp_path / "world.json") == specification
+    recorded = specification.record()
+    assert (recorded.training.logs.rows, recorded.test.logs.instances) == (24, 5)
+    assert recorded.training.to_frame().num_rows == 24
+    again = specification.world.draw(seed=3)
+    assert eqx.tree_equal(recorded.world, again, typematch=True)
+
+
+def test_a_world_without_a_name_can_not_be_saved(tmp_path):
+    @dataclass(frozen=True)
+    class Nameless(AbstractDescription):
+        """A world that was never given a name."""
+
+        def draw(self, seed=0):
+            return SYNTHETIC
+
+    with pytest.raises(WorldError, match=r"Nameless has no name to be saved by"):
+        Specification(Nameless()).save(tmp_path / "world.json")
+
+
+def test_the_command_line_has_a_command_for_a_world_from_outside(tmp_path, monkeypatch):
+    sizes = ("--instances", "5", "--length", "3", "--test-instances", "0", "--actions", "4", "--seed", "2")
+    monkeypatch.setattr(sys, "argv", ["ilb", "simulate", "thermostat", "--out", str(tmp_path / "rooms.csv"), *sizes])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    written = Specification.load(tmp_path / "rooms.world.json")
+    assert written == Specification(Thermostat(actions=4), Plan(instances=5, length=3, test_instances=0), seed=2)
+    logs = Logs.from_frame(tmp_path / "rooms.csv", instance="instance", time="time", action="action", reward="reward")
+    np.testing.assert_allclose(logs.reward, written.record().training.logs.reward, rtol=1e-5)
+
+
+def test_a_world_from_outside_is_recorded_fitted_and_played():
+    """One class and its description are all that a new environment needs."""
+    plan = Plan(instances=60, length=30, test_instances=20)
+    recorded = Specification(Thermostat(actions=4), plan, seed=1).record()
+    schedule = Schedule(60, CosineAdam(0.01), score_every=30)
+    model = fit(recorded.training.logs, latent_dim=2, recipe=TiedRecipe(training=schedule))
+    true, learned, blind = (
+        simulate(jr.key(5), recorded.world, policy, instances=50, horizon=20).regret.sum(axis=1).mean()
+        for policy in (cpg(recorded.world.oracle()), cpg(model.bare()), mab(4, 0.01))
+    )
+    assert true < learned < blind

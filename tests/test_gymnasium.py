@@ -17,9 +17,9 @@ from gymnasium.utils.env_match import check_environments_match  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers.vector import RecordEpisodeStatistics  # noqa: E402
 
-from ilb.environments import AbstractEnvironment, GaussianNoise, SyntheticWorld, draw_world  # noqa: E402
+from ilb.environments import AbstractEnvironment, SyntheticWorld, draw_world  # noqa: E402
 from ilb.environments.gymnasium import BanditEnv, BanditVectorEnv  # noqa: E402
-from ilb.environments.perturbed import DroppedContexts, with_latent_noise  # noqa: E402
+from ilb.environments.perturbed import DroppedContexts, OtherNoise  # noqa: E402
 from ilb.environments.wrappers import AbstractWrapper  # noqa: E402
 from ilb.errors import WorldError  # noqa: E402
 
@@ -27,7 +27,9 @@ ACTIONS, DIM, ENVS, HORIZON = 4, 3, 5, 6
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
 # Without any noise the context tells the latent state, and the reward is its mean.
 CLEAR = eqx.tree_at(
-    lambda world: world.reward_std, with_latent_noise(WORLD, GaussianNoise(0.0)), 0.0 * WORLD.reward_std
+    lambda world: world.reward_std,
+    OtherNoise("gaussian", 0.0).apply(jr.key(0), WORLD),
+    0.0 * WORLD.reward_std,
 )
 
 

@@ -8,22 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ilb.environments import (
-    AbstractEnvironment,
-    GaussianNoise,
-    LaplaceNoise,
-    UniformNoise,
-    draw_world,
-)
+from ilb.environments import AbstractEnvironment, Adcb, draw_world
 from ilb.environments.perturbed import (
+    ContextNoise,
     DroppedContexts,
+    KeptColumns,
     NoisyContexts,
+    OtherNoise,
+    Shift,
     ShiftedLatents,
-    shift_along,
-    shift_by_coordinate,
-    shift_by_norm,
-    with_latent_noise,
+    perturb,
 )
+from ilb.environments.synthetic import NOISES
 from ilb.errors import WorldError
 
 DIM, COLUMNS, ACTIONS = 3, 4, 5
@@ -37,8 +33,8 @@ WORLDS = {
     "shifted": (ShiftedLatents(WORLD, SHIFT), COLUMNS),
     "noisy": (NoisyContexts(WORLD, 0.5), COLUMNS),
     "dropped": (DroppedContexts(WORLD, [3, 1]), 2),
-    "other noise": (with_latent_noise(WORLD, LaplaceNoise(0.3)), COLUMNS),
-    "all at once": (ShiftedLatents(NoisyContexts(DroppedContexts(WORLD, [2]), 0.5), SHIFT), 1),
+    "other noise": (OtherNoise("laplace", 0.3).apply(jr.key(0), WORLD), COLUMNS),
+    "all at once": (perturb(jr.key(0), WORLD, (KeptColumns((2,)), ContextNoise(0.5), Shift(2.0))), 1),
 }
 
 
@@ -100,8 +96,8 @@ def test_other_numbers_in_a_wrapper_do_not_compile_again():
         traces.append(world)
         return world.emit(key, world.sample_instance(key))
 
-    for number in (0.0, 1.0, 2.0):
-        context(NoisyContexts(shift_by_coordinate(WORLD, number), number), jr.key(0))
+    for number in (0, 1.0, 2.0):
+        context(perturb(jr.key(0), WORLD, (Shift(number), ContextNoise(number))), jr.key(0))
     assert len(traces) == 1
 
 
@@ -116,25 +112,28 @@ def test_every_instance_is_that_of_the_inner_world_moved_by_the_shift():
         )
 
 
+def shift_of(perturbation, seed=1):
+    return np.asarray(perturbation.apply(jr.key(seed), WORLD).shift)
+
+
 def test_a_shift_by_coordinate_moves_each_coordinate_and_a_shift_by_norm_the_whole_vector():
-    np.testing.assert_array_equal(shift_by_coordinate(WORLD, 2.0).shift, np.full(DIM, 2.0))
+    np.testing.assert_array_equal(shift_of(Shift(2.0, "coordinate")), np.full(DIM, 2.0))
     for norm in (1.0, 2.0, 4.0):
-        by_norm = np.asarray(shift_by_norm(jr.key(1), WORLD, norm).shift)
-        equal = np.asarray(shift_along(WORLD, jnp.ones(DIM), norm).shift)
-        np.testing.assert_allclose([np.linalg.norm(by_norm), np.linalg.norm(equal)], norm, rtol=1e-6)
-        np.testing.assert_allclose(equal, norm / np.sqrt(DIM), rtol=1e-6)
-        np.testing.assert_allclose(by_norm, norm * shift_by_norm(jr.key(1), WORLD, 1.0).shift, rtol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(shift_of(Shift(norm))), norm, rtol=1e-6)
+        np.testing.assert_allclose(shift_of(Shift(norm)), norm * shift_of(Shift(1.0)), rtol=1e-6)
+    with pytest.raises(WorldError, match="shift_by must be one of norm, coordinate; got 'length'"):
+        Shift(2.0, "length")
 
 
 def test_directions_of_a_shift_by_norm_have_no_preferred_side():
-    shifts = np.stack([shift_by_norm(jr.key(seed), WORLD, 1.0).shift for seed in range(100)])
+    shifts = np.stack([shift_of(Shift(1.0), seed) for seed in range(100)])
     # Each coordinate of a random unit vector has mean 0 and variance 1 / n.
     limit = stats.norm.isf(RARE / DIM) * np.sqrt(1 / DIM / len(shifts))
     assert np.abs(shifts.mean(axis=0)).max() < limit
 
 
 def test_the_oracle_of_a_shifted_world_inverts_the_emission_and_keeps_the_training_population():
-    shifted = ShiftedLatents(with_latent_noise(WORLD, GaussianNoise(0.0)), SHIFT)
+    shifted = ShiftedLatents(OtherNoise("gaussian", 0.0).apply(jr.key(0), WORLD), SHIFT)
     z = shifted.sample_instance(jr.key(3))
     oracle = shifted.oracle()
     np.testing.assert_allclose(oracle.encoder(shifted.emit(jr.key(4), z)), z, atol=1e-4)
@@ -167,9 +166,7 @@ def test_a_shift_that_does_not_fit_the_instances_is_refused():
     with pytest.raises(WorldError, match=r"shape \(2,\)"):
         ShiftedLatents(WORLD, jnp.ones(2))
     with pytest.raises(WorldError, match="those of Paired"):
-        shift_by_coordinate(Paired(), 1.0)
-    with pytest.raises(WorldError, match="zero vector"):
-        shift_along(WORLD, jnp.zeros(DIM), 1.0)
+        Shift(1.0).apply(jr.key(0), Paired())
 
 
 # Noisy contexts
@@ -228,11 +225,9 @@ def test_columns_that_are_not_there_can_not_be_kept(kept):
 # Another latent noise
 
 
-@pytest.mark.parametrize(
-    "noise", [GaussianNoise(0.3), LaplaceNoise(0.7), UniformNoise(2.0)], ids=lambda n: str(type(n))
-)
-def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance(noise):
-    other = with_latent_noise(WORLD, noise)
+@pytest.mark.parametrize(("name", "scale"), [("gaussian", 0.3), ("laplace", 0.7), ("uniform", 2.0)])
+def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance(name, scale):
+    other = OtherNoise(name, scale).apply(jr.key(0), WORLD)
     z = other.sample_instance(jr.key(1))
     np.testing.assert_array_equal(z, WORLD.sample_instance(jr.key(1)))
     np.testing.assert_array_equal(other.sample_rewards(jr.key(2), z), WORLD.sample_rewards(jr.key(2), z))
@@ -240,6 +235,28 @@ def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance
     contexts = emit_many(other, jr.split(jr.key(3), DRAWS), z)
     encodings = np.asarray(jax.vmap(oracle.encoder)(contexts), dtype=float)
     # The variance of a sample variance is at most 5 variance^2 / draws (Laplace: kurtosis 6), in each coordinate.
-    variance = float(noise.variance)
+    variance = float(NOISES[name](scale).variance)
     np.testing.assert_allclose(encodings.var(axis=0), variance, atol=4.5 * variance * np.sqrt(5 / DRAWS) + 1e-4)
     np.testing.assert_allclose(oracle.noise.encoding_covariance, variance * np.eye(DIM), rtol=1e-6)
+
+
+def test_only_a_synthetic_world_can_have_another_latent_noise():
+    with pytest.raises(WorldError, match="got AdcbWorld"):
+        OtherNoise("laplace").apply(jr.key(0), Adcb().draw())
+
+
+# Perturbations as values
+
+
+def test_perturbations_of_one_world_are_drawn_independently_and_the_first_as_if_alone():
+    twice = perturb(jr.key(1), WORLD, (Shift(1.0), Shift(1.0)))
+    np.testing.assert_array_equal(twice.environment.shift, shift_of(Shift(1.0)))
+    assert np.abs(np.asarray(twice.shift) - shift_of(Shift(1.0))).max() > 1e-3
+
+
+def test_columns_keep_their_names_and_dropped_ones_lose_them():
+    world = Adcb(context="biomarkers").draw()
+    kept = perturb(jr.key(0), world, (ContextNoise(0.1), KeptColumns((3, 0))))
+    assert kept.environment.column_names == ("tau", "ptau", "fdg", "av45")
+    assert kept.column_names == ("av45", "tau")
+    assert KeptColumns((0,)).apply(jr.key(0), WORLD).column_names is None

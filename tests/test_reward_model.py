@@ -219,7 +219,7 @@ def test_confounded_logging_leaves_the_coefficients_unbiased():
         key_world, key_logging, key_record = jr.split(jr.key(seed), 3)
         # Little noise: that of a mean encoding of 30 contexts shrinks the slopes, which is no matter of confounding.
         world = draw_world(key_world, latent_dim=3, actions=4, noise=GaussianNoise(0.4))
-        logging = draw_confounded_logging(key_logging, 4, 3, 3, strength=0.7)
+        logging = draw_confounded_logging(key_logging, world, strength=0.7)
         logs = record(key_record, world, logging, instances=40, length=30).logs
         encodings = encode_contexts(world.oracle().encoder, logs.context).astype(float)
         W = measure_scatter(encodings, logs.starts).encoding_covariance

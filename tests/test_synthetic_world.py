@@ -1,6 +1,7 @@
 """The synthetic world (eq. scm, Section "Environments"): its parts, its recordings, and the file that names it."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,9 @@ from ilb.environments import (
     ConfoundedLogging,
     GaussianNoise,
     LaplaceNoise,
+    Plan,
+    Specification,
+    Synthetic,
     UniformLogging,
     UniformNoise,
     draw_confounded_logging,
@@ -23,7 +27,6 @@ from ilb.environments import (
     draw_world,
     record,
 )
-from ilb.environments.specification import SyntheticSpecification
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.networks import random_leaky_mixing
@@ -231,7 +234,7 @@ def log_odds_gain(action, logits):
 
 @pytest.mark.parametrize("cause", ["latent state", "context"])
 def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause):
-    drawn = draw_confounded_logging(jr.key(14), ACTIONS, DIM, DIM)
+    drawn = draw_confounded_logging(jr.key(14), WORLD)
     zeros = jnp.zeros((ACTIONS, DIM))
     on_state = cause == "latent state"
     logging = ConfoundedLogging(
@@ -250,14 +253,14 @@ def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause
 
 
 def test_confounding_has_the_stated_strength():
-    drawn = [draw_confounded_logging(jr.key(seed), ACTIONS, DIM, DIM, 0.3) for seed in range(40)]
+    drawn = [draw_confounded_logging(jr.key(seed), WORLD, 0.3) for seed in range(40)]
     weights = np.concatenate([np.asarray(part).ravel() for part in jax.tree.leaves(drawn)])
     assert weights.size == 40 * 2 * ACTIONS * DIM
     assert stats.kstest(weights, stats.norm(0, 0.3).cdf).pvalue > RARE
 
 
 def test_contexts_and_instances_do_not_depend_on_who_logged(recording):
-    other = record(jr.key(1), WORLD, draw_confounded_logging(jr.key(14), ACTIONS, DIM, DIM), instances=40, length=30)
+    other = record(jr.key(1), WORLD, draw_confounded_logging(jr.key(14), WORLD), instances=40, length=30)
     np.testing.assert_allclose(other.latents, recording.latents, atol=1e-6)
     np.testing.assert_allclose(other.logs.context, recording.logs.context, atol=1e-5)
     assert np.any(other.logs.action != recording.logs.action)
@@ -334,36 +337,32 @@ def test_with_its_own_schema_a_frame_gives_the_same_contexts(recording):
 # Specifications
 
 
-SMALL = SyntheticSpecification(
-    latent_dim=DIM, context_dim=DIM, actions=ACTIONS, instances=40, test_instances=40, length=30
-)
+SMALL = Specification(Synthetic(latent_dim=DIM, actions=ACTIONS), Plan(instances=40, test_instances=40, length=30))
 
 
 def test_a_specification_comes_back_from_its_file(tmp_path):
-    odd = SyntheticSpecification(
-        7,
-        4,
-        7,
-        3,
-        35,
-        "laplace",
-        0.1 + 0.2,
-        "leaky",
-        2.0,
-        0.25,
-        confounding=0.5,
-        instances=3,
-        test_instances=0,
-        length=9,
+    odd = Specification(
+        Synthetic(3, 35, "laplace", 0.1 + 0.2, "leaky", 0.25, 4, 7, 2.0),
+        Plan(confounding=0.5, instances=3, test_instances=0, length=9),
+        seed=7,
     )
     odd.save(tmp_path / "world.json")
-    assert SyntheticSpecification.load(tmp_path / "world.json") == odd
+    assert Specification.load(tmp_path / "world.json") == odd
     assert json.loads((tmp_path / "world.json").read_text())["environment"] == "synthetic"
+
+
+def test_a_file_of_the_first_version_gives_the_same_world(tmp_path):
+    stored = {"environment": "synthetic", "seed": 2, "latent_dim": 4, "context_dim": 7, "layers": 3, "actions": 6}
+    stored |= {"noise": "laplace", "noise_scale": 0.3, "reward": "leaky", "latent_std": 2.0, "reward_std": 0.25}
+    stored |= {"confounding": 0.5, "instances": 3, "test_instances": 0, "length": 9}
+    (tmp_path / "world.json").write_text(json.dumps(stored))
+    world = Synthetic(3, 6, "laplace", 0.3, "leaky", 0.25, 4, 7, 2.0)
+    assert Specification.load(tmp_path / "world.json") == Specification(world, Plan(3, 9, 0, 0.5), seed=2)
 
 
 def test_a_specification_determines_the_recordings(tmp_path):
     SMALL.save(tmp_path / "world.json")
-    first, second = SMALL.record(), SyntheticSpecification.load(tmp_path / "world.json").record()
+    first, second = SMALL.record(), Specification.load(tmp_path / "world.json").record()
     np.testing.assert_array_equal(first.training.logs.context, second.training.logs.context)
     np.testing.assert_array_equal(first.test.logs.reward, second.test.logs.reward)
     assert np.abs(first.training.latents - first.test.latents).min() > 0  # other instances of the same world
@@ -373,14 +372,15 @@ def test_a_specification_determines_the_recordings(tmp_path):
 
 
 def test_a_specification_can_do_without_test_instances():
-    specification = SyntheticSpecification(**{**vars(SMALL), "test_instances": 0})
-    recorded = specification.record()
-    assert recorded.test is None
+    recorded = replace(SMALL, plan=replace(SMALL.plan, test_instances=0)).record()
+    assert recorded.held_out is None
+    with pytest.raises(WorldError, match="test_instances is 0"):
+        _ = recorded.test
     np.testing.assert_array_equal(recorded.training.logs.context, SMALL.record().training.logs.context)
 
 
-def test_a_specification_builds_the_world_it_names():
-    world = SyntheticSpecification(
+def test_a_description_draws_the_world_it_names():
+    world = Synthetic(
         latent_dim=3,
         context_dim=5,
         layers=3,
@@ -389,21 +389,27 @@ def test_a_specification_builds_the_world_it_names():
         noise_scale=0.5,
         reward="leaky",
         latent_std=2.0,
-    ).world()
+    ).draw()
     assert isinstance(world.noise, UniformNoise)
     assert float(world.noise.scale) == 0.5
     assert [matrix.shape for matrix in world.mixing.matrices] == [(5, 3), (5, 5)]
     assert world.reward.hidden.shape == (3, 3)
     assert (float(world.latent_std), float(world.reward_std)) == (2.0, 0.5)
-    assert isinstance(SMALL.logging(), UniformLogging)
-    confounded = SyntheticSpecification(**{**vars(SMALL), "confounding": 0.5}).logging()
-    assert confounded.context_weights.shape == (ACTIONS, DIM)
+
+
+def test_a_plan_can_make_logged_actions_depend_on_the_latent_state():
+    plan = replace(SMALL.plan, confounding=2.0, instances=100)
+    for strength, expected in ((0.0, False), (2.0, True)):
+        recording = replace(SMALL, plan=replace(plan, confounding=strength)).record().training
+        positive = recording.latents[recording.logs.instance, 0] > 0
+        table = [np.bincount(recording.logs.action[positive == side], minlength=ACTIONS) for side in (True, False)]
+        assert (stats.chi2_contingency(table).pvalue < RARE) == expected
 
 
 @pytest.mark.parametrize(("field", "value"), [("noise", "cauchy"), ("reward", "cubic")])
 def test_an_unknown_family_is_answered_with_the_known_ones(field, value):
     with pytest.raises(WorldError, match=rf"{field} must be one of (gaussian|linear), .*; got '{value}'"):
-        SyntheticSpecification(**{field: value})
+        Synthetic(**{field: value})
 
 
 def test_the_name_of_a_noise_is_not_a_noise():
@@ -418,22 +424,22 @@ def test_the_name_of_a_noise_is_not_a_noise():
 def test_a_file_that_is_no_specification_is_refused(tmp_path, text):
     (tmp_path / "world.json").write_text(text)
     with pytest.raises(WorldError, match=r"world\.json"):
-        SyntheticSpecification.load(tmp_path / "world.json")
+        Specification.load(tmp_path / "world.json")
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path):
     with pytest.raises(WorldError, match=r"nowhere\.json"):
-        SyntheticSpecification.load(tmp_path / "nowhere.json")
+        Specification.load(tmp_path / "nowhere.json")
     (tmp_path / "world.json").write_bytes(b"\xff\xfe\x80")
     with pytest.raises(WorldError, match=r"world\.json"):
-        SyntheticSpecification.load(tmp_path / "world.json")
+        Specification.load(tmp_path / "world.json")
 
 
 @pytest.mark.parametrize("more", [{}, {"sites": 3}])
-def test_another_environment_is_named(tmp_path, more):
-    (tmp_path / "world.json").write_text(json.dumps({"environment": "adcb", **more}))
-    with pytest.raises(WorldError, match="'adcb'"):
-        SyntheticSpecification.load(tmp_path / "world.json")
+def test_an_unknown_environment_is_answered_with_the_known_ones(tmp_path, more):
+    (tmp_path / "world.json").write_text(json.dumps({"environment": "mars", **more}))
+    with pytest.raises(WorldError, match=r"'mars' environment; known are .*synthetic.*import that first"):
+        Specification.load(tmp_path / "world.json")
 
 
 @pytest.mark.parametrize(
@@ -455,4 +461,4 @@ def test_another_environment_is_named(tmp_path, more):
 def test_impossible_numbers_in_a_file_are_named(tmp_path, field, value):
     (tmp_path / "world.json").write_text(json.dumps({"environment": "synthetic", field: value}))
     with pytest.raises(WorldError, match=field):
-        SyntheticSpecification.load(tmp_path / "world.json")
+        Specification.load(tmp_path / "world.json")

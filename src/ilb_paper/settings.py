@@ -11,15 +11,14 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ilb.environments.adcb.world import adcb_world
+from ilb import environments
 from ilb.environments.environment import AbstractEnvironment
-from ilb.environments.perturbed import NoisyContexts, shift_by_coordinate, shift_by_norm
+from ilb.environments.perturbed import NoisyContexts, Shift
 from ilb.environments.recording import Recording, UniformLogging, record
-from ilb.environments.specification import NOISES, REWARDS
-from ilb.environments.stationary import draw_stationary_world
-from ilb.environments.synthetic import SyntheticWorld, draw_world
+from ilb.environments.synthetic import NOISES, REWARDS, SyntheticWorld, draw_world
 from ilb.environments.wrappers import ScaledContexts
 from ilb.models.latent import LatentModel
+from ilb_paper.toy import draw_stationary_world
 
 TEST_INSTANCES = 500
 """Unseen instances behind the scores of a fit; the paper has 50, which leaves 5 points of noise in a share of 80 %."""
@@ -126,9 +125,8 @@ class Synthetic:
         world = self.world(seed)
         if not self.latent_shift:
             return world
-        if self.shift_by == "coordinate":
-            return shift_by_coordinate(world, self.latent_shift)
-        return shift_by_norm(jr.fold_in(jr.key(seed), 4), world, self.latent_shift)
+        shift_by: Any = self.shift_by
+        return Shift(self.latent_shift, shift_by).apply(jr.fold_in(jr.key(seed), 4), world)
 
     def oracle(self, seed: int) -> LatentModel:
         """Give the truth, which knows nothing of noise on the contexts or of a shift."""
@@ -243,7 +241,7 @@ class Stationary(_PlayedAsLogged):
 @lru_cache(maxsize=8)
 def _adcb(latent_noise_std: float, rewards: Any, context: Any, reward_std: float) -> AbstractEnvironment:
     """Scale each column to about [0, 1] by the range of a fixed sample, as the authors do before any learning."""
-    world = adcb_world(latent_noise_std=latent_noise_std, rewards=rewards, context=context, reward_std=reward_std)
+    world = environments.Adcb(latent_noise_std, rewards, context, reward_std).draw()
     sample = record(jr.key(20_000), world, UniformLogging(8), 2000, 1).logs.context
     low, high = sample.min(axis=0), sample.max(axis=0)
     return ScaledContexts(world, jnp.asarray(low), jnp.asarray(np.where(high > low, high - low, 1.0)))

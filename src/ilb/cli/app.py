@@ -8,18 +8,16 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from ilb.cli.console import notes, require_directory, say, show_warning
 from ilb.cli.stopping import interruptible, leave, received, telling_of_stops
+from ilb.cli.worlds import Worlds
 from ilb.errors import IlbError
 from ilb.version import __version__
-
-if TYPE_CHECKING:
-    from ilb.cli.commands import Specification
 
 app = typer.Typer(
     help="Identifiable latent bandits: learn from the records of earlier people what is best for the next one.",
@@ -27,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-simulate = typer.Typer(help="Write logs of a simulated world.", no_args_is_help=True)
+simulate = typer.Typer(help="Write logs of a simulated world.", no_args_is_help=True, cls=Worlds)
 app.add_typer(simulate, name="simulate")
 
 Out = Annotated[Path, typer.Option(help="Where to write.")]
@@ -47,84 +45,6 @@ def _common(
     ] = False,
 ) -> None:
     del version
-
-
-@simulate.command("synthetic")
-def simulate_synthetic(
-    out: Annotated[Path, typer.Option(help="Table to write (.parquet or .csv); test table and world go beside it.")],
-    instances: Annotated[int, typer.Option(min=2, help="Instances in the logs.")] = 100,
-    test_instances: Annotated[int, typer.Option(min=0, help="Further instances for a test table.")] = 500,
-    length: Annotated[int, typer.Option(min=1, help="Rows of each instance.")] = 200,
-    latent_dim: Annotated[int, typer.Option(min=1, help="Dimension n of the latent state.")] = 5,
-    context_dim: Annotated[int | None, typer.Option(min=1, help="Dimension d of the context (default n).")] = None,
-    layers: Annotated[int, typer.Option(min=2, help="Layers L of the emission.")] = 2,
-    actions: Annotated[int, typer.Option(min=2, help="Number K of actions.")] = 20,
-    noise: Annotated[str, typer.Option(help="Latent noise: gaussian, laplace or uniform.")] = "gaussian",
-    noise_scale: Annotated[float, typer.Option(help="Its scale (standard deviation, Laplace scale, width).")] = 1.0,
-    reward: Annotated[str, typer.Option(help="Rewards: linear or leaky (two-layer leaky ReLU).")] = "linear",
-    reward_std: Annotated[float, typer.Option(min=0, help="Standard deviation of reward noise.")] = 0.5,
-    confounding: Annotated[float, typer.Option(min=0, help="How much logged actions depend on z and x.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the world and its logs.")] = 0,
-) -> None:
-    """Write logs of the paper's synthetic world."""
-    from ilb.environments.specification import SyntheticSpecification
-
-    specification = SyntheticSpecification(
-        seed=seed,
-        latent_dim=latent_dim,
-        context_dim=latent_dim if context_dim is None else context_dim,
-        layers=layers,
-        actions=actions,
-        noise=noise,
-        noise_scale=noise_scale,
-        reward=reward,
-        reward_std=reward_std,
-        confounding=confounding,
-        instances=instances,
-        test_instances=test_instances,
-        length=length,
-    )
-    _write_simulation(specification, out)
-
-
-@simulate.command("adcb")
-def simulate_adcb(
-    out: Annotated[Path, typer.Option(help="Table to write (.parquet or .csv); test table and world go beside it.")],
-    patients: Annotated[int, typer.Option(min=2, help="Patients in the logs.")] = 100,
-    test_patients: Annotated[int, typer.Option(min=0, help="Further patients for a test table.")] = 50,
-    visits: Annotated[int, typer.Option(min=1, help="Visits of each patient.")] = 200,
-    latent_noise: Annotated[float, typer.Option(min=0, help="Standard deviation of the latent noise.")] = 0.02,
-    rewards: Annotated[str, typer.Option(help="Rewards: printed (the paper's formula) or released.")] = "printed",
-    context: Annotated[str, typer.Option(help="Columns: nine, without_age or biomarkers.")] = "nine",
-    reward_std: Annotated[float, typer.Option(min=0, help="Standard deviation of reward noise.")] = 0.25,
-    confounding: Annotated[float, typer.Option(min=0, help="How much logged treatments depend on z and x.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of patients and visits.")] = 0,
-) -> None:
-    """Write logs of the paper's Alzheimer world (ADCB): patient, visit, measurements, treatment, reward."""
-    from ilb.environments.adcb.specification import AdcbSpecification
-
-    choices: dict[str, Any] = {"rewards": rewards, "context": context}
-    specification = AdcbSpecification(
-        seed=seed,
-        latent_noise_std=latent_noise,
-        reward_std=reward_std,
-        confounding=confounding,
-        patients=patients,
-        test_patients=test_patients,
-        visits=visits,
-        **choices,
-    )
-    _write_simulation(specification, out)
-
-
-def _write_simulation(specification: Specification, out: Path) -> None:
-    from ilb.cli.commands import write_simulation
-
-    require_directory(out.parent)
-    if out.is_dir():
-        raise IlbError(f"--out must be the name of a table, .parquet or .csv; {out} is a directory.")
-    with telling_of_stops(out):
-        write_simulation(specification, out)
 
 
 @app.command()

@@ -6,15 +6,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ilb.cli.console import layout, notes, progress_bar, results, say, score_rows
-from ilb.environments import AbstractEnvironment, AdcbRecording, Recording
-from ilb.environments.adcb.specification import AdcbSpecification
-from ilb.environments.specification import SyntheticSpecification
+from ilb.environments import AbstractEnvironment, Recording, Specification
 from ilb.errors import IlbError, LogsError, WorldError
 from ilb.logs import Logs, Schema
 from ilb.logs.tables import require_writable_suffix, write_table
@@ -37,11 +35,6 @@ RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
     "vae": VAERecipe,
 }
 THIS_MODEL = "this model"
-Specification: TypeAlias = SyntheticSpecification | AdcbSpecification
-SPECIFICATIONS: dict[str | None, type[Specification]] = {
-    "synthetic": SyntheticSpecification,
-    "adcb": AdcbSpecification,
-}
 
 
 def write_simulation(specification: Specification, out: Path) -> None:
@@ -49,11 +42,10 @@ def write_simulation(specification: Specification, out: Path) -> None:
     world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
     require_writable_suffix(out)
     recorded = specification.record()
-    write_table(recorded.training.to_frame(), out)
-    say(f"wrote {out}: {recorded.training.logs.describe().sentence()}")
-    if recorded.test is not None:
-        write_table(recorded.test.to_frame(), test_file)
-        say(f"wrote {test_file}: {recorded.test.logs.describe().sentence()}")
+    for file, recording in ((out, recorded.training), (test_file, recorded.held_out)):
+        if recording is not None:
+            write_table(recording.to_frame(), file)
+            say(f"wrote {file}: {recording.logs.describe().sentence()}")
     specification.save(world_file)
     say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
 
@@ -100,8 +92,8 @@ def score_table(
     training = None if train is None else Logs.from_frame(train, schema=model.schema)
     truth = known = oracle = None
     if world is not None:
-        recorded = _load_specification(world).record()
-        truth = _truth(recorded.test, test, logs_path, world)
+        recorded = Specification.load(world).record()
+        truth = _truth(recorded.held_out, test, logs_path, world)
         oracle = _oracle(recorded.world, model.schema, recorded.training.logs.width)
         if training is not None:
             known = (training, _truth(recorded.training, training, train, world))
@@ -145,14 +137,6 @@ def _rounded(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _load_specification(path: Path) -> Specification:
-    try:
-        kind = json.loads(path.read_text())["environment"]
-    except (OSError, ValueError, KeyError, TypeError):
-        kind = None  # loading it below says what is wrong
-    return SPECIFICATIONS.get(kind, SyntheticSpecification).load(path)
-
-
 def _oracle(world: AbstractEnvironment, schema: Schema, width: int) -> Encoder | None:
     try:
         encoder = world.oracle().encoder
@@ -162,7 +146,7 @@ def _oracle(world: AbstractEnvironment, schema: Schema, width: int) -> Encoder |
     return _on_scaled(encoder, schema, width)
 
 
-def _truth(recording: Recording | AdcbRecording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
+def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
     """Look the instances of a table up in the recording they come from."""
     known = 0 if recording is None else recording.logs.instances
     strangers = [label for label in logs.instance_labels if label not in range(known)]

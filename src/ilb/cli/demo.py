@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ilb.cli.commands import THIS_MODEL, fit_table, score_table, write_simulation
 from ilb.cli.console import layout, notes, progress_bar, results, say, score_rows
-from ilb.environments.specification import SyntheticSpecification
+from ilb.environments import Specification, Synthetic
 from ilb.history import History
 from ilb.models.latent import LatentModel
 from ilb.offline.baselines import prepare_ingredients
@@ -31,7 +31,7 @@ def run_demo(out: Path, seed: int) -> None:
     """Simulate records, learn a model, play 200 new people with every policy, and show what came of it."""
     began = time.perf_counter()
     logs_file, model_file = out / "logs.parquet", out / "model"
-    specification = SyntheticSpecification(seed=seed)
+    specification = Specification(Synthetic(), seed=seed)
     notes.rule("1. Records of earlier people")
     write_simulation(specification, logs_file)
     notes.rule("2. Learn a latent model from them")
@@ -56,7 +56,7 @@ def run_demo(out: Path, seed: int) -> None:
     say("Your own table: ilb fit TABLE --instance … --action … --reward … --out MODEL")
 
 
-def _play_all(model: LatentModel, specification: SyntheticSpecification, seed: int) -> dict[str, History]:
+def _play_all(model: LatentModel, specification: Specification, seed: int) -> dict[str, History]:
     """Play every policy of the roster on the learned model, and CPG on the true one; two compile at a time."""
     recorded = specification.record()
     given = prepare_ingredients(model.on_raw_contexts(), recorded.training.logs, horizon=HORIZON, seed=seed)

@@ -1,19 +1,21 @@
-"""Worlds to learn in and to be tested in."""
+"""Worlds to learn in and to be tested in. A world of its own file joins `ilb simulate` by its import here."""
 
-from ilb.environments.adcb.recording import AdcbRecording, adcb_confounded_logging, record_adcb
-from ilb.environments.adcb.world import AdcbWorld, adcb_world
+from ilb.environments.adcb.world import Adcb, AdcbWorld
 from ilb.environments.environment import AbstractEnvironment
+from ilb.environments.perturbed import AbstractPerturbation, ContextNoise, KeptColumns, OtherNoise, Shift, perturb
 from ilb.environments.recording import (
     ConfoundedLogging,
+    Recorded,
     Recording,
     UniformLogging,
     draw_confounded_logging,
     record,
 )
-from ilb.environments.stationary import StationaryWorld, draw_stationary_world
+from ilb.environments.specification import WORLDS, AbstractDescription, Plan, Specification, parameter
 from ilb.environments.synthetic import (
     GaussianNoise,
     LaplaceNoise,
+    Synthetic,
     SyntheticWorld,
     UniformNoise,
     draw_leaky_reward,
@@ -22,24 +24,32 @@ from ilb.environments.synthetic import (
 )
 
 __all__ = [
+    "WORLDS",
+    "AbstractDescription",
     "AbstractEnvironment",
-    "AdcbRecording",
+    "AbstractPerturbation",
+    "Adcb",
     "AdcbWorld",
     "ConfoundedLogging",
+    "ContextNoise",
     "GaussianNoise",
+    "KeptColumns",
     "LaplaceNoise",
+    "OtherNoise",
+    "Plan",
+    "Recorded",
     "Recording",
-    "StationaryWorld",
+    "Shift",
+    "Specification",
+    "Synthetic",
     "SyntheticWorld",
     "UniformLogging",
     "UniformNoise",
-    "adcb_confounded_logging",
-    "adcb_world",
     "draw_confounded_logging",
     "draw_leaky_reward",
     "draw_linear_reward",
-    "draw_stationary_world",
     "draw_world",
+    "parameter",
+    "perturb",
     "record",
-    "record_adcb",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,11 +11,29 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.streams import Stream
 
 Instance = Any
 """What an environment knows of one instance: a pytree of its own choice, such as the latent state."""
+
+
+class Sizes(NamedTuple):
+    """The dimensions n and d of latent states and contexts, and the number K of actions."""
+
+    latent_dim: int
+    context_dim: int
+    actions: int
+
+
+class Units(NamedTuple):
+    """Means and standard deviations of latent states and contexts over the population."""
+
+    latent_mean: Float[Array, " n"]
+    latent_std: Float[Array, " n"]
+    context_mean: Float[Array, " d"]
+    context_std: Float[Array, " d"]
 
 
 class AbstractEnvironment(eqx.Module):
@@ -49,6 +67,34 @@ class AbstractEnvironment(eqx.Module):
     @abc.abstractmethod
     def oracle(self) -> LatentModel:
         """Give the true model, where it is known."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """What the shapes of draws say, without drawing."""
+        instance = jax.eval_shape(self.sample_instance, jr.key(0))
+        latent = jax.eval_shape(self.latent_state, instance)
+        context = jax.eval_shape(self.emit, jr.key(0), instance)
+        rewards = jax.eval_shape(self.mean_rewards, instance)
+        return Sizes(latent.shape[0], context.shape[0], rewards.shape[0])
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of the numbers in a context; those without are recorded as x1 to xd."""
+        return None
+
+    @property
+    def units(self) -> Units | None:
+        """What confounded logging standardises by, where numbers are far from mean 0 and deviation 1."""
+        return None
+
+    def to_frame(self, logs: Logs) -> Any:
+        """Write logs of this world as the table that a user would have, a pyarrow Table."""
+        return logs.to_frame("pyarrow")
+
+
+def as_real(numbers: Any) -> Float[Array, "..."]:
+    """Make an array of the usual type, also from integers: equal worlds then share their compilations."""
+    return jnp.asarray(numbers, float)
 
 
 def follow(environment: AbstractEnvironment, key: PRNGKeyArray, instance: Instance, rounds: int) -> Instance:

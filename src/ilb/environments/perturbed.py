@@ -1,12 +1,16 @@
 """Worlds that break what a model was fitted on: shifted latents, noisy contexts, dropped columns, another latent noise.
 
-Each wrapper is an environment around another and passes the keys on, so that instance i of a perturbed world is
-instance i of the world inside it. Logging that depends on the latent state is `ilb.environments.ConfoundedLogging`.
+A perturbation is a plain value, and `apply` puts it on a drawn world. Where that gives a wrapper, it passes the keys
+on: instance i of a perturbed world is instance i of the world inside it. Logging that depends on the latent state is
+`ilb.environments.ConfoundedLogging`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -15,11 +19,59 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance
-from ilb.environments.synthetic import LatentNoise, SyntheticWorld
+from ilb.environments.environment import AbstractEnvironment, Instance, as_real
+from ilb.environments.synthetic import NOISES, SyntheticWorld
 from ilb.environments.wrappers import AbstractWrapper
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel
+
+
+class AbstractPerturbation(ABC):
+    """What is done to a world; a subclass is a frozen dataclass, whose fields say of themselves what they are."""
+
+    @abstractmethod
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> AbstractEnvironment:
+        """Give the perturbed world; the key is for what a perturbation draws once for the whole world."""
+
+
+def perturb(
+    key: PRNGKeyArray, world: AbstractEnvironment, perturbations: tuple[AbstractPerturbation, ...]
+) -> AbstractEnvironment:
+    """Apply one perturbation after the other.
+
+    >>> from ilb.environments.synthetic import Synthetic
+    >>> world = perturb(jr.key(0), Synthetic().draw(), (ContextNoise(0.5), Shift(2.0)))
+    >>> float(jnp.linalg.norm(world.shift).round(4)), float(world.environment.std)
+    (2.0, 0.5)
+    """
+    for number, perturbation in enumerate(perturbations):
+        world = perturbation.apply(jr.fold_in(key, number) if number else key, world)
+    return world
+
+
+@dataclass(frozen=True)
+class Shift(AbstractPerturbation):
+    r"""Move the mean of U by a vector of that length in a random direction: the printed $\Delta z = 1, 2, 4$ (app:ood).
+
+    One direction is drawn for the whole world; with the same key, other lengths have the same direction. With
+    `shift_by="coordinate"` every coordinate moves by that much, as in the released code: the length of the move is then
+    $\sqrt n$ times as much. The released plots call the coordinate shifts 0.5, 1, 2 (lengths 1.1, 2.2, 4.5 at n = 5)
+    $\Delta z = 1, 2, 4$.
+    """
+
+    latent_shift: float
+    shift_by: Literal["norm", "coordinate"] = "norm"
+
+    def __post_init__(self) -> None:
+        if self.shift_by not in ("norm", "coordinate"):
+            raise WorldError(f"shift_by must be one of norm, coordinate; got {self.shift_by!r}.")
+
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> ShiftedLatents:
+        latent_dim = world.sizes.latent_dim
+        if self.shift_by == "coordinate":
+            return ShiftedLatents(world, jnp.full(latent_dim, self.latent_shift))
+        direction = jr.normal(key, (latent_dim,))
+        return ShiftedLatents(world, self.latent_shift * direction / jnp.linalg.norm(direction))
 
 
 class ShiftedLatents(AbstractWrapper):
@@ -31,10 +83,10 @@ class ShiftedLatents(AbstractWrapper):
     """
 
     environment: AbstractEnvironment
-    shift: Float[Array, " n"] = eqx.field(converter=jnp.asarray)
+    shift: Float[Array, " n"] = eqx.field(converter=as_real)
 
     def __check_init__(self) -> None:
-        instance = _shape_of_instance(self.environment)
+        instance = jax.eval_shape(self.environment.sample_instance, jr.key(0))
         if not isinstance(instance, jax.ShapeDtypeStruct) or instance.shape != self.shift.shape:
             raise WorldError(
                 f"a shift of shape {self.shift.shape} moves instances that are latent vectors of the same shape; "
@@ -42,40 +94,18 @@ class ShiftedLatents(AbstractWrapper):
             )
 
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
-        """Draw a latent state and move it."""
         return jnp.asarray(self.environment.sample_instance(key) + self.shift)
 
 
-def shift_by_coordinate(environment: AbstractEnvironment, amount: float) -> ShiftedLatents:
-    r"""Move every coordinate by `amount`, as the released code does: the length of the move is `amount` $\sqrt n$.
+@dataclass(frozen=True)
+class ContextNoise(AbstractPerturbation):
+    """Add Gaussian noise of this standard deviation to every context (app:emission_noise)."""
 
-    The released plots call the coordinate shifts 0.5, 1, 2 (lengths 1.1, 2.2, 4.5 at n = 5) $\Delta z = 1, 2, 4$.
+    context_noise_std: float
 
-    >>> from ilb.environments.synthetic import draw_world
-    >>> shift_by_coordinate(draw_world(jr.key(0), latent_dim=4), 0.5).shift.tolist()
-    [0.5, 0.5, 0.5, 0.5]
-    """
-    return ShiftedLatents(environment, jnp.full(_latent_dim(environment), amount))
-
-
-def shift_by_norm(key: PRNGKeyArray, environment: AbstractEnvironment, norm: float) -> ShiftedLatents:
-    r"""Move the mean of U by a vector of length `norm` in a random direction: the printed $\Delta z = 1, 2, 4$.
-
-    One direction is drawn for the whole world; with the same key, other lengths have the same direction.
-
-    >>> from ilb.environments.synthetic import draw_world
-    >>> float(jnp.linalg.norm(shift_by_norm(jr.key(1), draw_world(jr.key(0)), 4.0).shift).round(4))
-    4.0
-    """
-    return shift_along(environment, jr.normal(key, (_latent_dim(environment),)), norm)
-
-
-def shift_along(environment: AbstractEnvironment, direction: Float[Array, " n"], norm: float) -> ShiftedLatents:
-    """Move the mean of U by `norm` in a given direction; `jnp.ones(n)` moves all coordinates equally."""
-    length = jnp.linalg.norm(direction)
-    if length == 0:
-        raise WorldError("a shift needs a direction; got the zero vector.")
-    return ShiftedLatents(environment, norm * direction / length)
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> NoisyContexts:
+        del key
+        return NoisyContexts(world, as_real(self.context_noise_std))
 
 
 class NoisyContexts(AbstractWrapper):
@@ -86,13 +116,24 @@ class NoisyContexts(AbstractWrapper):
     """
 
     environment: AbstractEnvironment
-    std: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+    std: Float[Array, ""] = eqx.field(converter=as_real)
 
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
         """Draw the context of one round and add noise to it; the same draws, scaled, at every noise level."""
         key_context, key_noise = jr.split(key)
         context = self.environment.emit(key_context, instance)
         return context + self.std * jr.normal(key_noise, context.shape)
+
+
+@dataclass(frozen=True)
+class KeptColumns(AbstractPerturbation):
+    """Show only these columns of a context, by their numbers from 0 and in this order."""
+
+    kept_columns: tuple[int, ...]
+
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> DroppedContexts:
+        del key
+        return DroppedContexts(world, jnp.asarray(self.kept_columns))
 
 
 class DroppedContexts(AbstractWrapper):
@@ -105,7 +146,7 @@ class DroppedContexts(AbstractWrapper):
     kept: Int[Array, " kept"] = eqx.field(converter=jnp.asarray)
 
     def __check_init__(self) -> None:
-        columns = jax.eval_shape(self.environment.emit, jr.key(0), _shape_of_instance(self.environment)).shape[0]
+        columns = self.environment.sizes.context_dim
         if isinstance(self.kept, jax.core.Tracer):
             return
         kept = np.asarray(self.kept)
@@ -115,11 +156,14 @@ class DroppedContexts(AbstractWrapper):
             raise WorldError(f"kept must list different columns from 0 to {columns - 1}; got {kept.tolist()}.")
 
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " kept"]:
-        """Draw the context of one round and show the kept columns of it."""
         return self.environment.emit(key, instance)[self.kept]
 
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        names = self.environment.column_names
+        return None if names is None else tuple(names[number] for number in np.asarray(self.kept))
+
     def oracle(self) -> LatentModel:
-        """Refuse: the latent state can't be computed from part of the context."""
         raise WorldError(
             f"there is no oracle for contexts of which only {self.kept.shape[0]} columns are seen: the inverse "
             "emission needs all of them. Fit a model on logs of this world instead, or ask the world inside it "
@@ -127,20 +171,21 @@ class DroppedContexts(AbstractWrapper):
         )
 
 
-def with_latent_noise(world: SyntheticWorld, noise: LatentNoise) -> SyntheticWorld:
-    r"""Give the same world with another distribution of $\eta_t$; its oracle knows the new variance.
+@dataclass(frozen=True)
+class OtherNoise(AbstractPerturbation):
+    r"""Give a synthetic world another distribution of $\eta_t$ (`NOISES`); its oracle knows the new variance.
 
-    >>> from ilb.environments.synthetic import LaplaceNoise, draw_world
-    >>> float(with_latent_noise(draw_world(jr.key(0)), LaplaceNoise(1.0)).oracle().noise.encoding_covariance[0, 0])
+    >>> from ilb.environments.synthetic import Synthetic
+    >>> world = OtherNoise("laplace").apply(jr.key(0), Synthetic().draw())
+    >>> float(world.oracle().noise.encoding_covariance[0, 0])
     2.0
     """
-    return dataclasses.replace(world, noise=noise)
 
+    other_noise: str
+    other_noise_scale: float = 1.0
 
-def _shape_of_instance(environment: AbstractEnvironment) -> Instance:
-    return jax.eval_shape(environment.sample_instance, jr.key(0))
-
-
-def _latent_dim(environment: AbstractEnvironment) -> int:
-    latent = jax.eval_shape(environment.latent_state, _shape_of_instance(environment))
-    return int(latent.shape[0])
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> SyntheticWorld:
+        del key
+        if not isinstance(world, SyntheticWorld):
+            raise WorldError(f"only the latent noise of a SyntheticWorld can be another; got {type(world).__name__}.")
+        return dataclasses.replace(world, noise=NOISES[self.other_noise](self.other_noise_scale))

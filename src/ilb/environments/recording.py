@@ -1,8 +1,7 @@
-"""Record logs in an environment: who acted in the past, and the table that is left of it."""
+"""Record logs in an environment: who acted in the past, how much of it, and the table that is left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -12,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, at_round, follow
+from ilb.environments.environment import AbstractEnvironment, Units, at_round, follow
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.logs.reading import read_arrays
@@ -33,7 +32,6 @@ class UniformLogging(eqx.Module):
     actions: int = eqx.field(static=True)
 
     def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
-        """Give equal logits."""
         del z, context
         return jnp.zeros(self.actions)
 
@@ -45,19 +43,34 @@ class ConfoundedLogging(eqx.Module):
     context_weights: Float[Array, "K d"]
 
     def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
-        """Give logits that are linear in both."""
         return self.latent_weights @ z + self.context_weights @ context
 
 
+class StandardisedLogging(eqx.Module):
+    """A logging rule that is shown z and contexts less their means and over their standard deviations."""
+
+    rule: LoggingRule
+    units: Units
+
+    def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
+        units = self.units
+        return self.rule((z - units.latent_mean) / units.latent_std, (context - units.context_mean) / units.context_std)
+
+
 def draw_confounded_logging(
-    key: PRNGKeyArray, actions: int, latent_dim: int, context_dim: int, strength: float = 1.0
-) -> ConfoundedLogging:
-    """Draw weights of standard deviation `strength`."""
+    key: PRNGKeyArray, environment: AbstractEnvironment, strength: float = 1.0
+) -> ConfoundedLogging | StandardisedLogging:
+    """Draw weights of standard deviation `strength`, for z and contexts in standard units where the world has others.
+
+    Columns in clinical units, for one, differ by factors of a thousand.
+    """
+    latent_dim, context_dim, actions = environment.sizes
     key_latent, key_context = jr.split(key)
-    return ConfoundedLogging(
+    rule = ConfoundedLogging(
         strength * jr.normal(key_latent, (actions, latent_dim)),
         strength * jr.normal(key_context, (actions, context_dim)),
     )
+    return rule if environment.units is None else StandardisedLogging(rule, environment.units)
 
 
 class Recording(NamedTuple):
@@ -66,10 +79,30 @@ class Recording(NamedTuple):
     logs: Logs
     latents: Float[np.ndarray, "I n"]
     mean_rewards: Float[np.ndarray, "I K"]
+    world: AbstractEnvironment
 
     def to_frame(self) -> Any:
-        """Write the table as a user has it, as a pyarrow Table."""
-        return self.logs.to_frame("pyarrow")
+        """Write the table as a user of this world has it, as a pyarrow Table."""
+        return self.world.to_frame(self.logs)
+
+
+class Recorded(NamedTuple):
+    """Logs to learn from and logs of other instances to score on, with the truth behind both."""
+
+    training: Recording
+    held_out: Recording | None
+
+    @property
+    def world(self) -> AbstractEnvironment:
+        """The world that both were recorded in."""
+        return self.training.world
+
+    @property
+    def test(self) -> Recording:
+        """The held-out recording, where the plan asks for one."""
+        if self.held_out is None:
+            raise WorldError("nothing was recorded to test on: test_instances is 0.")
+        return self.held_out
 
 
 def record(
@@ -78,14 +111,11 @@ def record(
     logging: LoggingRule,
     instances: int,
     length: int | Int[np.ndarray, " I"],
-    *,
-    names: Sequence[str] | None = None,
 ) -> Recording:
     """Record `instances` histories of `length` rounds (one number, or one for each instance).
 
-    `names` are those of the context's columns (default x1 to xd). Whoever simulates knows what is in them, so nothing
-    is warned of as it is for a user's tables and arrays. Instance i depends on the key and on i alone, so a longer
-    recording begins with the shorter one.
+    Whoever simulates knows what is in the columns of the context, so nothing is warned of as it is for a user's tables
+    and arrays. Instance i depends on the key and on i alone, so a longer recording begins with the shorter one.
 
     >>> from ilb.environments.synthetic import draw_world
     >>> world = draw_world(jr.key(0))
@@ -103,8 +133,9 @@ def record(
     latents, means, contexts, actions, rewards = (np.asarray(part) for part in histories)
     kept = np.arange(contexts.shape[1])[None, :] < lengths[:, None]
     labels = np.repeat(np.arange(instances), lengths)
+    names = environment.column_names
     parts = read_arrays(contexts[kept], actions[kept], rewards[kept], labels, means.shape[1], names)
-    return Recording(Logs.of_parts(parts), latents, means)
+    return Recording(Logs.of_parts(parts), latents, means, environment)
 
 
 @eqx.filter_jit

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment
+from ilb.environments.environment import AbstractEnvironment, as_real
+from ilb.environments.specification import AbstractDescription, parameter
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
+from ilb.streams import Stream
 from ilb.types import RewardModel
 
 SLOPE = 0.2
 """Slope of the leaky ReLUs, as in the released code; the paper does not print one."""
-
-
-def as_real(number: ArrayLike) -> Float[Array, ""]:
-    """Make a scalar of the usual type, also from an integer: equal worlds then share their compilations."""
-    return jnp.asarray(number, float)
 
 
 @runtime_checkable
@@ -46,11 +44,9 @@ class GaussianNoise(eqx.Module):
 
     @property
     def variance(self) -> Float[Array, ""]:
-        """The variance of one coordinate."""
         return self.scale**2
 
     def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
-        """Draw one vector."""
         return self.scale * jr.normal(key, (dim,))
 
 
@@ -61,11 +57,9 @@ class LaplaceNoise(eqx.Module):
 
     @property
     def variance(self) -> Float[Array, ""]:
-        """The variance of one coordinate."""
         return 2 * self.scale**2
 
     def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
-        """Draw one vector."""
         return self.scale * jr.laplace(key, (dim,))
 
 
@@ -76,11 +70,9 @@ class UniformNoise(eqx.Module):
 
     @property
     def variance(self) -> Float[Array, ""]:
-        """The variance of one coordinate."""
         return self.scale**2 / 12
 
     def sample(self, key: PRNGKeyArray, dim: int) -> Float[Array, " n"]:
-        """Draw one vector."""
         return self.scale * jr.uniform(key, (dim,), minval=-0.5, maxval=0.5)
 
 
@@ -96,23 +88,18 @@ class SyntheticWorld(AbstractEnvironment):
     reward_std: Float[Array, ""] = eqx.field(converter=as_real, default=0.5)
 
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
-        """Draw a latent state."""
         return self.latent_std * jr.normal(key, (self.latent_dim,))
 
     def emit(self, key: PRNGKeyArray, instance: Float[Array, " n"]) -> Float[Array, " d"]:
-        """Draw the context of one round."""
         return self.mixing(instance + self.noise.sample(key, self.latent_dim))
 
     def mean_rewards(self, instance: Float[Array, " n"]) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
         return self.reward(instance)
 
     def sample_rewards(self, key: PRNGKeyArray, instance: Float[Array, " n"]) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
         return self.reward(instance) + self.reward_std * jr.normal(key, (self.actions,))
 
     def latent_state(self, instance: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Give the latent state, which is all there is to an instance."""
         return instance
 
     def oracle(self) -> LatentModel:
@@ -181,7 +168,7 @@ def draw_world(
     if noise is not None and not isinstance(noise, LatentNoise):
         raise WorldError(
             f"noise must be GaussianNoise(scale), LaplaceNoise(scale), UniformNoise(scale) or another LatentNoise; "
-            f"got {noise!r}. By name: SyntheticSpecification(noise='laplace')."
+            f"got {noise!r}. By name: Synthetic(noise='laplace')."
         )
     key_mixing, key_reward = jr.split(key)
     return SyntheticWorld(
@@ -193,3 +180,43 @@ def draw_world(
         latent_std=jnp.asarray(latent_std),
         reward_std=jnp.asarray(reward_std),
     )
+
+
+NOISES: dict[str, Callable[[Any], LatentNoise]] = {
+    "gaussian": GaussianNoise,
+    "laplace": LaplaceNoise,
+    "uniform": UniformNoise,
+}
+REWARDS: dict[str, RewardDraw] = {"linear": draw_linear_reward, "leaky": draw_leaky_reward}
+
+
+@dataclass(frozen=True)
+class Synthetic(AbstractDescription, name="synthetic"):
+    """The paper's synthetic world; the defaults are its standard setting."""
+
+    layers: int = parameter(2, "Layers L of the emission.", least=2)
+    actions: int = parameter(20, "Number K of actions.", least=1)
+    noise: str = parameter("gaussian", "Latent noise", choices=tuple(NOISES))
+    noise_scale: float = parameter(1.0, "Its scale (standard deviation, Laplace scale, width).", positive=True)
+    reward: str = parameter("linear", "Rewards (leaky: two layers)", choices=tuple(REWARDS))
+    reward_std: float = parameter(0.5, "Standard deviation of reward noise.")
+    latent_dim: int = parameter(5, "Dimension n of the latent state.", least=1)
+    context_dim: int | None = parameter(None, "Dimension d of the context (default n).", least=1)
+    latent_std: float = parameter(1.0, "Standard deviation of latent states.", positive=True)
+
+    def check(self) -> None:
+        if self.context_dim is not None and self.context_dim < self.latent_dim:
+            raise WorldError(f"context_dim must be at least latent_dim={self.latent_dim}; got {self.context_dim}.")
+
+    def draw(self, seed: int = 0) -> SyntheticWorld:
+        return draw_world(
+            Stream.WORLD.key(seed),
+            latent_dim=self.latent_dim,
+            context_dim=self.context_dim,
+            layers=self.layers,
+            actions=self.actions,
+            noise=NOISES[self.noise](self.noise_scale),
+            draw_reward=REWARDS[self.reward],
+            latent_std=self.latent_std,
+            reward_std=self.reward_std,
+        )

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance
+from ilb.environments.environment import AbstractEnvironment, Instance, as_real
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 
@@ -17,31 +17,29 @@ class AbstractWrapper(AbstractEnvironment):
     environment: eqx.AbstractVar[AbstractEnvironment]
 
     def sample_instance(self, key: PRNGKeyArray) -> Instance:
-        """Draw an instance."""
         return self.environment.sample_instance(key)
 
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
-        """Draw the context of one round."""
         return self.environment.emit(key, instance)
 
     def mean_rewards(self, instance: Instance) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
         return self.environment.mean_rewards(instance)
 
     def sample_rewards(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
         return self.environment.sample_rewards(key, instance)
 
     def advance(self, key: PRNGKeyArray, instance: Instance) -> Instance:
         return self.environment.advance(key, instance)
 
     def latent_state(self, instance: Instance) -> Float[Array, " n"]:
-        """Give the true latent state."""
         return self.environment.latent_state(instance)
 
     def oracle(self) -> LatentModel:
-        """Give the true model of the world inside."""
         return self.environment.oracle()
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        return self.environment.column_names
 
 
 class FixedInstance(AbstractWrapper):
@@ -51,7 +49,6 @@ class FixedInstance(AbstractWrapper):
     instance: Instance
 
     def sample_instance(self, key: PRNGKeyArray) -> Instance:
-        """Give the one instance."""
         del key
         return self.instance
 
@@ -60,11 +57,10 @@ class ScaledContexts(AbstractWrapper):
     """Contexts `(x - low) / span`; everything else is that of the world inside."""
 
     environment: AbstractEnvironment
-    low: Float[Array, " d"] = eqx.field(converter=jnp.asarray)
-    span: Float[Array, " d"] = eqx.field(converter=jnp.asarray)
+    low: Float[Array, " d"] = eqx.field(converter=as_real)
+    span: Float[Array, " d"] = eqx.field(converter=as_real)
 
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
-        """Draw the context of one round and scale it."""
         return (self.environment.emit(key, instance) - self.low) / self.span
 
     def oracle(self) -> LatentModel:

@@ -155,9 +155,9 @@ def stationary_policies(
     `regression` comes from logged rows, in the paper 500 with ridge 0.5; cold starts have `ridge`, in the paper 1.
 
     >>> import jax.random as jr
-    >>> from ilb.environments import UniformLogging, draw_stationary_world, record
+    >>> from ilb.environments import UniformLogging, draw_world, record
     >>> from ilb.offline.baselines import fit_context_regression
-    >>> world = draw_stationary_world(jr.key(0))
+    >>> world = draw_world(jr.key(0), actions=10)
     >>> logs = record(jr.key(1), world, UniformLogging(10), instances=500, length=1).logs
     >>> list(stationary_policies(fit_context_regression(logs, ridge=0.5), noise_std=0.25))
     ['MAB', 'LinTS', 'Warm LinTS', 'LinTS (released)', 'Warm LinTS (released)']

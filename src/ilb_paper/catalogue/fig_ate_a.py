@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.environments.adcb.world import RewardsName, adcb_reward
+from ilb.environments.adcb.world import REWARDS, adcb_reward
 from ilb.plots.distributions import plot_reward_lines
 from ilb_paper.claims import Claim, Comparison
 from ilb_paper.experiment import Drawing, Exhibit, Table
@@ -13,14 +13,13 @@ from ilb_paper.settings import Adcb
 from ilb_paper.simulation_tasks import LatentSampleTask
 
 PATIENTS = 20_000
-TABLES: tuple[RewardsName, ...] = ("printed", "released")
 PUBLISHED = (0.0, 1.95, 2.48, 3.03, 3.20, 2.01, 1.29, 2.69)
 """The average effects of the eight treatments, as the paper prints them."""
 ALLOWED = 0.1
 """How far a mean may be from the published one to count as the same: 3 to 8 % of the effects."""
 
 
-def treatment_effects(table: RewardsName, z: np.ndarray) -> np.ndarray:
+def treatment_effects(table: str, z: np.ndarray) -> np.ndarray:
     """Give the expected reward of every treatment at every z."""
     return np.asarray(jax.vmap(adcb_reward(table))(jnp.asarray(z, jnp.float32)[:, None]), dtype=np.float64)
 
@@ -31,10 +30,10 @@ def _task(results: Results) -> LatentSampleTask:
 
 def _draw(results: Results) -> Exhibit:
     z = np.linspace(0.02, 0.3, 200)
-    effects = {f"rewards as {name}": treatment_effects(name, z) for name in TABLES}
+    effects = {f"rewards as {name}": treatment_effects(name, z) for name in REWARDS}
     figure = plot_reward_lines(z, effects, label="amyloid ratio z")
     states = results.store.table(_task(results))["z"].to_numpy()
-    rows = [[name, *(f"{mean:.2f}" for mean in treatment_effects(name, states).mean(axis=0))] for name in TABLES]
+    rows = [[name, *(f"{mean:.2f}" for mean in treatment_effects(name, states).mean(axis=0))] for name in REWARDS]
     header = ["mean over patients", *(f"treatment {a}" for a in range(8))]
     return Exhibit({"fig-ate-a": figure}, [Table("Average effects of the treatments", header, rows)])
 
@@ -43,7 +42,7 @@ def _average_effects(results: Results) -> list[Comparison]:
     """Take the treatment whose mean is least surely within what is allowed; treatment 0 has no effect at all."""
     z = results.store.table(_task(results))["z"].to_numpy()
     found = []
-    for name in TABLES:
+    for name in REWARDS:
         values = treatment_effects(name, z)[:, 1:]
         spare = ALLOWED - np.abs(values.mean(axis=0) - PUBLISHED[1:])
         error = values.std(axis=0, ddof=1) / np.sqrt(len(z))
@@ -57,7 +56,7 @@ def _nobody_is_average(results: Results) -> list[Comparison]:
     """For many patients the treatment that is best on average is not the best one."""
     z = results.store.table(_task(results))["z"].to_numpy()
     found = []
-    for name in TABLES:
+    for name in REWARDS:
         values = treatment_effects(name, z)
         other = values.argmax(axis=1) != values.mean(axis=0).argmax()
         says = f"rewards as {name}: share of patients for whom another treatment is best than on average, minus 5 %"

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ilb.environments.adcb.patients import AdcbPatient, adcb_parameters, as_array
+from ilb.environments.adcb.patients import AdcbPatient, adcb_parameters
+from ilb.environments.environment import as_real
 
 EDUCATION_LEVELS = 13
 BLACK, NOT_HISPANIC, MALE = 1, 1, 1
@@ -141,10 +142,10 @@ def adcb_biomarkers() -> Biomarkers:
     share = numbers["share_function"]
     return Biomarkers(
         share=Share(
-            as_array(share["centre"]),
-            as_array(share["width"]),
-            as_array(share["mean_sigmoid_component_low_ratio"]),
-            as_array(share["mean_sigmoid_component_high_ratio"]),
+            as_real(share["centre"]),
+            as_real(share["width"]),
+            as_real(share["mean_sigmoid_component_low_ratio"]),
+            as_real(share["mean_sigmoid_component_high_ratio"]),
         ),
         tau=_protein(numbers["tau"]),
         ptau=_protein(numbers["ptau"]),
@@ -153,18 +154,18 @@ def adcb_biomarkers() -> Biomarkers:
         adas13=_curve(numbers["adas13"], share["u_nodes"]),
         mmse=_rating(numbers["mmse"]),
         cdrsb=_rating(numbers["cdrsb"]),
-        adas13_highest=as_array(numbers["adas13"]["clip"][1]),
+        adas13_highest=as_real(numbers["adas13"]["clip"][1]),
     )
 
 
 def _protein(numbers: dict[str, Any]) -> Protein:
     return Protein(
-        as_array(numbers["amyloid_positive_by_apoe4"]),
-        as_array(numbers["amyloid_negative_if_apoe4_at_least_1"]),
-        as_array(numbers["age_nodes"]),
-        as_array(numbers["amyloid_negative_if_apoe4_is_0_by_age"]),
-        as_array(numbers["add_to_negative_if_apoe4_is_0_and_race_black"]),
-        as_array(numbers["add_to_negative_if_apoe4_is_0_and_ethnicity_not_1"]),
+        as_real(numbers["amyloid_positive_by_apoe4"]),
+        as_real(numbers["amyloid_negative_if_apoe4_at_least_1"]),
+        as_real(numbers["age_nodes"]),
+        as_real(numbers["amyloid_negative_if_apoe4_is_0_by_age"]),
+        as_real(numbers["add_to_negative_if_apoe4_is_0_and_race_black"]),
+        as_real(numbers["add_to_negative_if_apoe4_is_0_and_ethnicity_not_1"]),
     )
 
 
@@ -172,11 +173,11 @@ def _curve(numbers: dict[str, Any], nodes: list[float]) -> Curve:
     """Read a curve; where the file has no table for a group, nothing is added, and one number counts everywhere."""
 
     def added(name: str, count: int) -> Float[Array, " count"]:
-        return jnp.broadcast_to(as_array(numbers.get(f"add_{name}", 0.0)), (count,))
+        return jnp.broadcast_to(as_real(numbers.get(f"add_{name}", 0.0)), (count,))
 
     return Curve(
-        shares=as_array(nodes),
-        by_apoe4=as_array(numbers["table_by_apoe4"]),
+        shares=as_real(nodes),
+        by_apoe4=as_real(numbers["table_by_apoe4"]),
         if_black=added("if_race_black", len(nodes)),
         if_other_ethnicity=added("if_ethnicity_not_1", len(nodes)),
         if_male=added("if_male", len(nodes)),
@@ -186,11 +187,11 @@ def _curve(numbers: dict[str, Any], nodes: list[float]) -> Curve:
 
 def _rating(numbers: dict[str, Any]) -> Rating:
     return Rating(
-        as_array(numbers["adas13_nodes"]),
-        as_array(numbers["table"]),
-        as_array(numbers["add_by_education_code"]),
-        as_array(numbers["clip"][1]),
-        as_array(numbers["round_to"]),
+        as_real(numbers["adas13_nodes"]),
+        as_real(numbers["table"]),
+        as_real(numbers["add_by_education_code"]),
+        as_real(numbers["clip"][1]),
+        as_real(numbers["round_to"]),
     )
 
 

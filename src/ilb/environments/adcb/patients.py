@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ilb.environments.environment import as_real
+
 
 @cache
 def adcb_parameters() -> dict[str, Any]:
@@ -24,11 +26,6 @@ def adcb_parameters() -> dict[str, Any]:
     text = resources.files("ilb.environments.adcb").joinpath("parameters.json").read_text(encoding="utf-8")
     parameters: dict[str, Any] = json.loads(text)
     return parameters
-
-
-def as_array(numbers: Any) -> Float[Array, "..."]:
-    """Make an array of the usual type, also from integers: equal worlds then share their compilations."""
-    return jnp.asarray(numbers, float)
 
 
 MARITAL = ("married", "never", "widowed", "divorced", "unknown")
@@ -132,18 +129,18 @@ def adcb_population(*, everybody_married: bool) -> AdcbPopulation:
         for row, intercept in zip(education["coefficients_code_by_feature"], education["intercepts"], strict=True)
     ]
     return AdcbPopulation(
-        z_weights=as_array(latent["mixture_weights"]),
-        z_means=as_array(latent["mixture_means"]),
-        z_stds=as_array(latent["mixture_std"]),
-        male=as_array(groups["probability_male"]),
-        race=as_array(groups["race_probabilities"]),
-        ethnicity=as_array(groups["ethnicity_probabilities"]),
-        age_shape=as_array(age["shape"]),
-        age_location=as_array(age["location"]),
-        age_scale=as_array(age["scale"]),
-        apoe4=as_array(numbers["apoe4"]["probability_table_ethnicity_race_sex_allele"]),
-        education=as_array(coefficients),
-        marital=as_array([[1, 0, 0, 0, 0]] * 2 if everybody_married else shares),
+        z_weights=as_real(latent["mixture_weights"]),
+        z_means=as_real(latent["mixture_means"]),
+        z_stds=as_real(latent["mixture_std"]),
+        male=as_real(groups["probability_male"]),
+        race=as_real(groups["race_probabilities"]),
+        ethnicity=as_real(groups["ethnicity_probabilities"]),
+        age_shape=as_real(age["shape"]),
+        age_location=as_real(age["location"]),
+        age_scale=as_real(age["scale"]),
+        apoe4=as_real(numbers["apoe4"]["probability_table_ethnicity_race_sex_allele"]),
+        education=as_real(coefficients),
+        marital=as_real([[1, 0, 0, 0, 0]] * 2 if everybody_married else shares),
     )
 
 

@@ -6,28 +6,29 @@ that are linear in z. All sampling and all tables are JAX, for one patient and o
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+import pyarrow as pa
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.environments.adcb.biomarkers import Biomarkers, adcb_biomarkers
-from ilb.environments.adcb.patients import (
-    MARITAL,
-    AdcbPatient,
-    AdcbPopulation,
-    adcb_parameters,
-    adcb_population,
-    as_array,
-)
-from ilb.environments.environment import AbstractEnvironment
+from ilb.environments.adcb.patients import MARITAL, AdcbPatient, AdcbPopulation, adcb_parameters, adcb_population
+from ilb.environments.environment import AbstractEnvironment, Units, as_real
+from ilb.environments.specification import AbstractDescription, Plan, parameter
 from ilb.errors import WorldError
+from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.types import RewardModel
 
 TREATMENTS = 8
+ROLES = {"instance": "patient", "time": "visit", "action": "treatment", "reward": "reward"}
+"""What `Logs.from_frame` and `ilb fit` must know of the columns of a recording's table; all others are context."""
 
 CONTEXTS: dict[str, tuple[str, ...]] = {
     "nine": ("age", "education", "marital", "tau", "ptau", "fdg", "av45", "mmse", "cdrsb"),
@@ -37,9 +38,8 @@ CONTEXTS: dict[str, tuple[str, ...]] = {
 """The variables that a context shows: nine (an assumption, see docs/adcb.md), these without Age, and the four of the
 released configuration."""
 
-RewardsName: TypeAlias = Literal["printed", "released"]
-ContextName: TypeAlias = Literal["nine", "without_age", "biomarkers"]
-MaritalName: TypeAlias = Literal["sampled", "married"]
+REWARDS = ("printed", "released")
+"""The formula as printed (app:adcb_ate), or the table of the released code, whose intercepts have the other sign."""
 
 
 class AdcbWorld(AbstractEnvironment):
@@ -53,8 +53,8 @@ class AdcbWorld(AbstractEnvironment):
     biomarkers: Biomarkers
     reward: RewardModel
     variables: tuple[str, ...] = eqx.field(static=True)
-    latent_noise_std: Float[Array, ""] = eqx.field(converter=as_array, default=0.02)
-    reward_std: Float[Array, ""] = eqx.field(converter=as_array, default=0.25)
+    latent_noise_std: Float[Array, ""] = eqx.field(converter=as_real, default=0.02)
+    reward_std: Float[Array, ""] = eqx.field(converter=as_real, default=0.25)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -66,7 +66,6 @@ class AdcbWorld(AbstractEnvironment):
         )
 
     def sample_instance(self, key: PRNGKeyArray) -> AdcbPatient:
-        """Draw a patient."""
         return self.population.sample(key)
 
     def emit(self, key: PRNGKeyArray, instance: AdcbPatient) -> Float[Array, " d"]:
@@ -78,14 +77,13 @@ class AdcbWorld(AbstractEnvironment):
             "education": instance.education,
             "marital": instance.marital == jnp.arange(len(MARITAL)),
         }
-        return jnp.concatenate([jnp.atleast_1d(as_array(values[name])) for name in self.variables])
+        return jnp.concatenate([jnp.atleast_1d(as_real(values[name])) for name in self.variables])
 
     def mean_rewards(self, instance: AdcbPatient) -> Float[Array, " 8"]:
         """Give the expected reward of every treatment, by the z of the patient and not that of a visit."""
         return self.reward(instance.z[None])
 
     def sample_rewards(self, key: PRNGKeyArray, instance: AdcbPatient) -> Float[Array, " 8"]:
-        """Draw the rewards of all treatments."""
         return self.mean_rewards(instance) + self.reward_std * jr.normal(key, (TREATMENTS,))
 
     def latent_state(self, instance: AdcbPatient) -> Float[Array, " 1"]:
@@ -100,49 +98,35 @@ class AdcbWorld(AbstractEnvironment):
             "Fit a model on logs of this world instead."
         )
 
+    @property
+    def units(self) -> Units:
+        """The published figures for a latent noise of 0.02; the 0/1 columns of marital status stay as they are."""
+        numbers, names = adcb_parameters()["marginals"], self.column_names
+        return Units(
+            latent_mean=self.population.z_mean[None],
+            latent_std=self.population.z_std[None],
+            context_mean=as_real([numbers["mean"].get(name, 0.0) for name in names]),
+            context_std=as_real([numbers["std"].get(name, 1.0) for name in names]),
+        )
 
-def adcb_world(
-    *,
-    latent_noise_std: float = 0.02,
-    rewards: RewardsName = "printed",
-    context: ContextName = "nine",
-    reward_std: float = 0.25,
-    marital: MaritalName = "sampled",
-) -> AdcbWorld:
-    """Make the Alzheimer world of the paper.
-
-    `rewards` is the formula as printed (app:adcb_ate) or the table of the released code, whose intercepts have the
-    other sign; `context` says which variables are seen (`CONTEXTS`). `marital` is drawn by sex, or "married" for all,
-    as the released generator has it. `latent_noise_std` is 0.02 or, in the noisy variant (app:noise-latent), 0.1.
-
-    >>> world = adcb_world(rewards="released", context="biomarkers")
-    >>> world.column_names
-    ('tau', 'ptau', 'fdg', 'av45')
-    >>> patient = world.sample_instance(jr.key(0))
-    >>> world.emit(jr.key(1), patient).shape, world.mean_rewards(patient).shape
-    ((4,), (8,))
-    """
-    for name, value, known in (
-        ("rewards", rewards, ("printed", "released")),
-        ("context", context, tuple(CONTEXTS)),
-        ("marital", marital, ("sampled", "married")),
-    ):
-        if value not in known:
-            raise WorldError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-    for name, std in (("latent_noise_std", latent_noise_std), ("reward_std", reward_std)):
-        if not 0 <= std < float("inf"):
-            raise WorldError(f"{name} must be a number, at least 0; got {std!r}.")
-    return AdcbWorld(
-        population=adcb_population(everybody_married=marital == "married"),
-        biomarkers=adcb_biomarkers(),
-        reward=adcb_reward(rewards),
-        variables=CONTEXTS[context],
-        latent_noise_std=as_array(latent_noise_std),
-        reward_std=as_array(reward_std),
-    )
+    def to_frame(self, logs: Logs) -> Any:
+        """Write a table such as a clinic would have: in clinical units, with text for categories; see `ROLES`."""
+        blocks = dict(zip(logs.schema.names, logs.context.T, strict=True))
+        if "marital" in self.variables:
+            indicators = [blocks[f"marital = {category}"] for category in MARITAL]
+            blocks["marital"] = np.array(MARITAL)[np.argmax(indicators, axis=0)]
+        return pa.table(
+            {
+                "patient": np.asarray(logs.instance_labels)[logs.instance],
+                "visit": np.arange(logs.rows) - logs.starts[logs.instance],
+                **{name: blocks[name] for name in self.variables},
+                "treatment": np.array([f"treatment {number}" for number in range(TREATMENTS)])[logs.action],
+                "reward": logs.reward,
+            }
+        )
 
 
-def adcb_reward(name: RewardsName) -> RewardModel:
+def adcb_reward(name: str) -> RewardModel:
     r"""Give one of the two reward tables, $\alpha_a z + \gamma_a$ with $E[\alpha_a z + \gamma_a]$ as published.
 
     >>> [round(float(reward), 2) for reward in adcb_reward("printed")(jnp.asarray([0.14099]))]
@@ -154,4 +138,45 @@ def adcb_reward(name: RewardsName) -> RewardModel:
         "printed": (printed["intercept"], printed["slope"]),
         "released": (numbers["intercept_gamma"], numbers["slope"]),
     }[name]
-    return LinearReward.known(as_array(slope)[:, None], as_array(intercept))
+    return LinearReward.known(as_real(slope)[:, None], as_real(intercept))
+
+
+@dataclass(frozen=True)
+class Adcb(AbstractDescription, name="adcb"):
+    """The paper's Alzheimer world (ADCB): patient, visit, measurements, treatment, reward.
+
+    `rewards` is one of `REWARDS`, `context` one of `CONTEXTS`. `marital` is drawn by sex, or "married" for all, as the
+    released generator has it. `latent_noise_std` is 0.02 or, in the noisy variant (app:noise-latent), 0.1.
+
+    >>> world = Adcb(rewards="released", context="biomarkers").draw()
+    >>> world.column_names
+    ('tau', 'ptau', 'fdg', 'av45')
+    >>> patient = world.sample_instance(jr.key(0))
+    >>> world.emit(jr.key(1), patient).shape, world.mean_rewards(patient).shape
+    ((4,), (8,))
+    """
+
+    latent_noise_std: float = parameter(0.02, "Standard deviation of the latent noise.")
+    rewards: str = parameter("printed", "Rewards, of the paper's formula or its code", choices=REWARDS)
+    context: str = parameter("nine", "Columns of the table", choices=tuple(CONTEXTS))
+    reward_std: float = parameter(0.25, "Standard deviation of reward noise.")
+    marital: str = parameter("sampled", "Marital status", choices=("sampled", "married"))
+    words: ClassVar[Mapping[str, str]] = {
+        "instances": "patients",
+        "test_instances": "test_patients",
+        "length": "visits",
+        "latent_noise_std": "latent_noise",
+    }
+    plan: ClassVar[Plan] = Plan(test_instances=50)
+
+    def draw(self, seed: int = 0) -> AdcbWorld:
+        """Make the simulator; its numbers are fixed, so seeds differ in patients only."""
+        del seed
+        return AdcbWorld(
+            population=adcb_population(everybody_married=self.marital == "married"),
+            biomarkers=adcb_biomarkers(),
+            reward=adcb_reward(self.rewards),
+            variables=CONTEXTS[self.context],
+            latent_noise_std=as_real(self.latent_noise_std),
+            reward_std=as_real(self.reward_std),
+        )

@@ -8,8 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment
-from ilb.environments.synthetic import as_real
+from ilb.environments.environment import AbstractEnvironment, as_real
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
@@ -39,7 +38,6 @@ class StationaryWorld(AbstractEnvironment):
     reward_std: Float[Array, ""] = eqx.field(converter=as_real, default=0.25)
 
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " d"]:
-        """Draw the context of an instance."""
         return self.context_mean + self.context_factor @ jr.normal(key, self.context_mean.shape)
 
     def emit(self, key: PRNGKeyArray, instance: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -48,11 +46,9 @@ class StationaryWorld(AbstractEnvironment):
         return instance
 
     def mean_rewards(self, instance: Float[Array, " d"]) -> Float[Array, " K"]:
-        """Give the expected reward of every action."""
         return self.theta @ instance
 
     def sample_rewards(self, key: PRNGKeyArray, instance: Float[Array, " d"]) -> Float[Array, " K"]:
-        """Draw the rewards of all K actions."""
         return self.theta @ instance + self.reward_std * jr.normal(key, (self.theta.shape[0],))
 
     def latent_state(self, instance: Float[Array, " d"]) -> Float[Array, " d"]:

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from ilb.environments import UniformLogging, draw_stationary_world, record
+from ilb.environments import UniformLogging, record
 from ilb.errors import WorldError
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.arms import ArmBelief
@@ -14,6 +14,7 @@ from ilb.online.latent import cpg
 from ilb.online.linear import lin_ts, lin_ucb, stationary_policies, widened_lin_ts
 from ilb.simulation import simulate
 from ilb.types import Step
+from ilb_paper.toy import draw_stationary_world
 
 WORLD = draw_stationary_world(jr.key(1000))
 
