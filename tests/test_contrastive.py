@@ -14,15 +14,15 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import Affine, MaxoutMLP
-from ilb.offline.encoders.contrastive import (
+from ilb.offline.encoders.tied import (
     Episode,
     TiedContrast,
     TiedParams,
+    TiedRecipe,
     contrastive_losses,
     draw_episode,
     pad_histories,
 )
-from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.scores import align
 from ilb.offline.training import CosineAdam, Schedule

@@ -18,9 +18,9 @@ from ilb.environments.adcb.patients import adcb_population
 from ilb.errors import IlbError
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline import training
-from ilb.offline.encoders.recipe import fit_keys, split_each
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scores import FitScores
+from ilb.offline.training import fit_keys, split_each
 from ilb.plots.panels import DIRECT_FLOOR, Line, PanelGrid, plot_panels
 from ilb_paper import learners, presentation, tasks
 from ilb_paper.catalogue import EXPERIMENTS

@@ -21,7 +21,7 @@ from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import Cells, reward_cells
 from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss
 from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardTask
-from ilb.offline.training import Adam, Curve, Schedule
+from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
 from ilb.types import silent
 
@@ -247,7 +247,7 @@ class NoEncoding:
     """An encoder recipe that learns nothing, and costs nothing."""
 
     def train(self, keys, logs, latent_dim, report=silent):
-        curve = Curve(*np.zeros((3, 1)))
+        curve = LossCurve(*np.zeros((3, 1)))
         return [TrainedEncoder(IdentityEncoder(), curve, 0, interrupted=False) for _ in logs]
 
 

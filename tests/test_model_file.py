@@ -21,9 +21,9 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp
 from ilb.offline.encoders.paper import PaperRecipe
-from ilb.offline.encoders.recipe import describe_recipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import complete_model
+from ilb.offline.training import describe_recipe
 
 DIM, ACTIONS = 3, 4
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.offline.choice import choose_latent_dim
-from ilb.offline.encoders.recipe import EncoderRecipe, fit_keys
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts
+from ilb.offline.training import fit_keys
 
 
 class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

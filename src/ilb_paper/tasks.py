@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ilb.errors import IlbWarning
-from ilb.offline.encoders.recipe import describe_recipe
+from ilb.offline.training import describe_recipe
 from ilb.simulation import simulate
 from ilb.version import __version__
 from ilb_paper.learners import ENCODERS, Fitted, learn, recipe_of, reward_of

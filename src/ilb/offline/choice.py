@@ -13,11 +13,9 @@ from jaxtyping import Array, Float
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import Affine
-from ilb.offline.encoders.contrastive import Episode, TiedParams, contrastive_losses
-from ilb.offline.encoders.recipe import fit_keys, whiten
-from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.scaling import fit_whitening
-from ilb.offline.training import CosineAdam, Schedule
+from ilb.offline.encoders.tied import Episode, TiedParams, TiedRecipe, contrastive_losses
+from ilb.offline.scaling import apply_scaling, fit_whitening
+from ilb.offline.training import CosineAdam, Schedule, fit_keys
 from ilb.types import Report, silent
 
 HELD_OUT_INSTANCES = 64
@@ -96,7 +94,7 @@ def _losses(
 ) -> Float[np.ndarray, " instances"]:
     """Score each held-out instance: its mean loss over its rows."""
     index, real = rows
-    episode = Episode(whiten(whitening, logs)[index], real, ~np.eye(len(index), dtype=bool))
+    episode = Episode(apply_scaling(whitening, logs)[index], real, ~np.eye(len(index), dtype=bool))
     losses = np.asarray(_episode_losses(params, episode), dtype=np.float64)
     return np.asarray(np.sum(np.where(real, losses, 0.0), axis=1) / real.sum(axis=1))
 

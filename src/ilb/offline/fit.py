@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -17,16 +15,15 @@ from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.offline.choice import choose_latent_dim
-from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder, describe_recipe, fit_keys
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.rewards.linear import RewardFit, reward_cells
 from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe, RewardTask
+from ilb.offline.training import describe_recipe, fit_keys
+from ilb.streams import Stream
 from ilb.types import Encoder, Report, silent
 from ilb.version import __version__
-
-REWARD_STREAM = 1 << 20
-"""Folded into the key of a run for its rewards: encoder recipes split the key, which uses up the small numbers."""
 
 
 def fit(
@@ -45,8 +42,7 @@ def fit(
     `LinearRewardRecipe()`; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone runs). The same
     logs, recipes and seed give the same model.
 
-    >>> import jax.random as jr
-    >>> from ilb.environments import UniformLogging, draw_world, record
+    >>>     >>> from ilb.environments import UniformLogging, draw_world, record
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
     >>> logs = record(jr.key(1), world, UniformLogging(3), instances=40, length=50).logs
     >>> model = fit(logs, latent_dim=2)
@@ -92,7 +88,7 @@ def fit_many(
             recipe=described,
             rows=table.rows,
             instances=table.instances,
-            curve=_curve(result),
+            curve=result.curve.plain(),
             notes=tuple(said),
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, table.schema, provenance))
@@ -154,7 +150,7 @@ def _measure(
         tasks.append(
             RewardTask(means, reward_cells(table), table.schema.actions, scatter.encoding_covariance, table.lengths)
         )
-    fits = reward.train(_reward_keys(keys), tasks, report)
+    fits = reward.train(jax.vmap(Stream.REWARDS.of)(keys), tasks, report)
     return [
         (
             fitted,
@@ -170,11 +166,6 @@ def _measure(
     ]
 
 
-@jax.jit
-def _reward_keys(keys: PRNGKeyArray) -> PRNGKeyArray:
-    return jax.vmap(lambda key: jr.fold_in(key, REWARD_STREAM))(keys)
-
-
 def _check(logs: Logs, latent_dim: int | None) -> None:
     if latent_dim is not None and not 1 <= latent_dim <= logs.width:
         raise FitError(
@@ -188,14 +179,3 @@ def _check(logs: Logs, latent_dim: int | None) -> None:
             f"{logs.instances} instances can't show {needed - 1} latent dimensions (assumption A3: the latent states "
             f"must span them). Lower latent_dim below {logs.instances} or add instances."
         )
-
-
-def _curve(result: TrainedEncoder) -> Mapping[str, Any]:
-    """Write the training curve as plain lists; scores that were not taken are left out."""
-    curve: dict[str, Any] = {
-        "step": [int(step) for step in result.curve.step],
-        "training": [round(float(loss), 6) for loss in result.curve.training],
-    }
-    if np.all(np.isfinite(result.curve.validation)) and len(result.curve.validation):
-        curve["validation"] = [round(float(loss), 6) for loss in result.curve.validation]
-    return curve

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,11 +26,20 @@ from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.models.latent import Provenance
 from ilb.models.recurrent import RecurrentRegression, random_recurrent_regression
-from ilb.networks import Affine
-from ilb.offline.encoders.recipe import fit_keys, split_each, stack, unstack, whiten
-from ilb.offline.scaling import Scaling, Whitened
+from ilb.offline.scaling import Scaling, Units, Whitened, apply_scaling
 from ilb.offline.scores import FitScores, Score, Truth, jackknife_sums, r_squared
-from ilb.offline.training import CosineAdam, Curve, Minimised, Schedule, hold_out, minimise_many
+from ilb.offline.training import (
+    CosineAdam,
+    Minimised,
+    Schedule,
+    describe_recipe,
+    fit_keys,
+    hold_out_each,
+    minimise_many,
+    pad_rows,
+    split_each,
+    stack,
+)
 from ilb.types import Report, silent
 from ilb.version import __version__
 
@@ -128,55 +137,36 @@ def fit_regression_many(
         table.require_any_reward()
     # An instance without rewards teaches nothing, and among the held-out ones it would measure nothing.
     rewarded = [table.select(np.unique(table.instance[table.rewarded])) for table in logs]
-    units = [_Units.of(table, recipe.scaling) for table in rewarded]
+    units = [_units(table, recipe.scaling) for table in rewarded]
     result = _minimise(recipe, fit_keys(seeds), rewarded, units, report)
-    networks = unstack(result.params, len(logs))
     return [
         RecurrentRegression(
-            network.after(unit.contexts).layers,
-            network.heads.then(unit.rewards(table.actions)),
+            run.params.after(unit.inputs).layers,
+            run.params.heads.then(unit.rewards(table.actions)),
             table.schema,
-            _provenance(recipe, result, run, table, seed),
+            _provenance(recipe, run, table, seed),
         )
-        for run, (network, unit, table, seed) in enumerate(zip(networks, units, logs, seeds, strict=True))
+        for run, unit, table, seed in zip(result.runs(), units, logs, seeds, strict=True)
     ]
 
 
-class _Units(NamedTuple):
-    """What turns contexts and rewards into numbers around zero of about one; folded into the network afterwards."""
-
-    contexts: Affine
-    centre: float
-    spread: float
-
-    @staticmethod
-    def of(logs: Logs, scaling: Scaling) -> _Units:
-        reward = logs.reward[logs.rewarded].astype(np.float64)
-        return _Units(scaling.fit(logs.context), float(reward.mean()), float(reward.std()) or 1.0)
-
-    def rewards(self, actions: int) -> Affine:
-        """Give the map from standardised rewards back to those of the table."""
-        identity = np.eye(actions, dtype=np.float32)
-        return Affine(jnp.asarray(self.spread * identity), jnp.full(actions, self.centre, jnp.float32))
+def _units(logs: Logs, scaling: Scaling) -> Units:
+    reward = logs.reward[logs.rewarded].astype(np.float64)
+    return Units(scaling.fit(logs.context), float(reward.mean()), float(reward.std()) or 1.0)
 
 
 def _minimise(
-    recipe: RegressionRecipe, keys: PRNGKeyArray, logs: Sequence[Logs], units: Sequence[_Units], report: Report
+    recipe: RegressionRecipe, keys: PRNGKeyArray, logs: Sequence[Logs], units: Sequence[Units], report: Report
 ) -> Minimised:
     keys_split, keys_network, keys_step = split_each(keys, 3)
-    parts = [_hold_out(recipe.validation_share, key, table) for key, table in zip(keys_split, logs, strict=True)]
-    training = _stack_histories(units, [train for train, _ in parts])
-    validation = None
-    if all(held is not None for _, held in parts):
-        validation = _stack_histories(units, [held for _, held in parts if held is not None])
+    numbers = [round(recipe.validation_share * table.instances) for table in logs]
+    spared = [number if number < table.instances else 0 for number, table in zip(numbers, logs, strict=True)]
+    kept, held = hold_out_each(keys_split, logs, spared)
+    training = _stack_histories(units, kept)
+    validation = None if held is None else _stack_histories(units, held)
     loss = PrefixLoss(recipe.batch, max(int(table.lengths.max()) for table in logs))
     params = _start(recipe, keys_network, logs[0].width, logs[0].actions)
     return minimise_many(keys_step, loss, params, training, recipe.training, validation=validation, report=report)
-
-
-def _hold_out(share: float, key: PRNGKeyArray, logs: Logs) -> tuple[Logs, Logs | None]:
-    held = round(share * logs.instances)
-    return hold_out(key, logs, held) if 1 <= held < logs.instances else (logs, None)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
@@ -187,46 +177,38 @@ def _start(recipe: RegressionRecipe, keys: PRNGKeyArray, inputs: int, actions: i
     return jax.vmap(start_one)(keys)
 
 
-def _stack_histories(units: Sequence[_Units], logs: Sequence[Logs]) -> RewardedHistories:
+def _stack_histories(units: Sequence[Units], logs: Sequence[Logs]) -> RewardedHistories:
     """Lay out the rows of many runs with common padded sizes."""
     rows, instances = max(table.rows for table in logs), max(table.instances for table in logs)
     return stack([_lay_out(unit, table, rows, instances) for unit, table in zip(units, logs, strict=True)])
 
 
-def _lay_out(unit: _Units, logs: Logs, rows: int, instances: int) -> RewardedHistories:
-    seen, more_rows, more = logs.rewarded, (0, rows - logs.rows), (0, instances - logs.instances)
+def _lay_out(unit: Units, logs: Logs, rows: int, instances: int) -> RewardedHistories:
+    seen = logs.rewarded
     reward = np.where(seen, (logs.reward - unit.centre) / unit.spread, 0)
     return RewardedHistories(
-        np.pad(whiten(unit.contexts, logs), (more_rows, (0, 0))),
-        np.pad(np.where(seen, logs.action, -1), more_rows, constant_values=-1).astype(np.int32),
-        np.pad(reward, more_rows).astype(np.float32),
-        np.pad(logs.starts[:-1], more).astype(np.int32),
-        np.pad(logs.lengths, more).astype(np.int32),
+        pad_rows(apply_scaling(unit.inputs, logs), rows),
+        pad_rows(np.where(seen, logs.action, -1), rows, fill=-1).astype(np.int32),
+        pad_rows(reward, rows).astype(np.float32),
+        pad_rows(logs.starts[:-1], instances).astype(np.int32),
+        pad_rows(logs.lengths, instances).astype(np.int32),
     )
 
 
-def _provenance(recipe: RegressionRecipe, result: Minimised, run: int, logs: Logs, seed: int) -> Provenance:
+def _provenance(recipe: RegressionRecipe, run: Minimised, logs: Logs, seed: int) -> Provenance:
     notes: tuple[str, ...] = ()
-    if result.interrupted:
-        notes = (f"training was interrupted; the parameters are those of step {int(result.best_step[run])}",)
+    if run.interrupted:
+        notes = (f"training was interrupted; the parameters are those of step {run.best_step}",)
         warnings.warn(notes[0], IlbWarning, stacklevel=4)
     return Provenance(
         version=__version__,
         seed=seed,
-        recipe={"name": type(recipe).__name__, **asdict(recipe)},
+        recipe=describe_recipe(recipe),
         rows=logs.rows,
         instances=logs.instances,
-        curve=_plain_curve(result.curve, run),
+        curve=run.curve.plain(),
         notes=notes,
     )
-
-
-def _plain_curve(curve: Curve, run: int) -> dict[str, Any]:
-    plain: dict[str, Any] = {"step": [int(step) for step in curve.step]}
-    for name, losses in (("training", curve.training[run]), ("validation", curve.validation[run])):
-        if np.all(np.isfinite(losses)):
-            plain[name] = [round(float(loss), 6) for loss in losses]
-    return plain
 
 
 INSTANCES_AT_ONCE = 256

@@ -1,14 +1,15 @@
-"""What is done to contexts before an encoder learns: an affine map, fitted on the training rows."""
+"""Affine maps to numbers around zero of about one, in which networks learn; they are folded into them afterwards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
+from ilb.logs import Logs
 from ilb.networks import Affine, scale_columns
 
 VARIANCE_FLOOR = 1e-3
@@ -50,6 +51,24 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
 
 
+def apply_scaling(scaling: Affine, logs: Logs) -> Float32[np.ndarray, "rows d"]:
+    """Scale the contexts of logs, outside of any compiled program."""
+    return np.asarray(logs.context @ np.asarray(scaling.matrix) + np.asarray(scaling.shift), dtype=np.float32)
+
+
+class Units(NamedTuple):
+    """The units a network of rewards is trained in: scaled inputs, and rewards less their centre, by their spread."""
+
+    inputs: Affine
+    centre: float
+    spread: float
+
+    def rewards(self, actions: int) -> Affine:
+        """Give the map from standardised rewards back to those of the table."""
+        identity = np.eye(actions, dtype=np.float32)
+        return Affine(jnp.asarray(self.spread * identity), jnp.full(actions, self.centre, jnp.float32))
+
+
 @runtime_checkable
 class Scaling(Protocol):
     """A frozen dataclass that finds the affine map to apply to contexts first."""
@@ -64,7 +83,6 @@ class Whitened:
     """Mean zero and unit covariance: `fit_whitening`."""
 
     def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows."""
         return fit_whitening(contexts)
 
 
@@ -73,7 +91,6 @@ class Standardised:
     """Mean zero and variance one, column by column; correlated columns keep the weight that they have together."""
 
     def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows; a constant column becomes zero."""
         return scale_columns(*measure_columns(contexts, ROUNDING))
 
 
@@ -85,7 +102,6 @@ class MinMax:
     """
 
     def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        """Find the map on these rows; a constant column becomes zero."""
         low, high = contexts.min(axis=0).astype(np.float64), contexts.max(axis=0).astype(np.float64)
         span = np.where(high > low, high - low, np.inf)
         return scale_columns(low, span)

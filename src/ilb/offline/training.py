@@ -6,10 +6,10 @@ or sequences. A chunk of steps is one compiled loop; between chunks it scores, r
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ilb.errors import FitError
 from ilb.logs import Logs
+from ilb.streams import Stream
 from ilb.types import Report, silent
+
+Tree = TypeVar("Tree")
 
 Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
 """`loss(params, data, key)`: a module-level function or a frozen dataclass, so that equal losses compile once."""
@@ -98,21 +101,42 @@ class Schedule:
     patience: int | None = None
 
 
-class Curve(NamedTuple):
+class LossCurve(NamedTuple):
     """Training and validation loss at each score; a leading axis for runs when there are many."""
 
     step: np.ndarray
     training: np.ndarray
     validation: np.ndarray
 
+    def plain(self) -> dict[str, list[float]]:
+        """Write the curve of one run as lists; scores that were not taken are left out."""
+        plain = {"step": self.step.tolist(), "training": [round(float(loss), 6) for loss in self.training]}
+        if len(self.validation) and np.all(np.isfinite(self.validation)):
+            plain["validation"] = [round(float(loss), 6) for loss in self.validation]
+        return plain
+
 
 class Minimised(NamedTuple):
     """What `minimise` returns: the best parameters, and how they came about."""
 
     params: Any
-    curve: Curve
-    best_step: np.ndarray
+    curve: LossCurve
+    best_step: np.ndarray | int
     interrupted: bool
+
+    def runs(self) -> list[Minimised]:
+        """Take many runs apart."""
+        step, training, validation = self.curve
+        params = jax.tree.map(np.asarray, self.params)
+        return [
+            Minimised(
+                jax.tree.map(lambda leaf, run=run: jnp.asarray(leaf[run]), params),
+                LossCurve(step, training[run], validation[run]),
+                int(best_step),
+                self.interrupted,
+            )
+            for run, best_step in enumerate(np.atleast_1d(self.best_step))
+        ]
 
 
 class _State(NamedTuple):
@@ -150,11 +174,7 @@ def minimise(
     alone = partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
     held_out = None if validation is None else alone(validation)
     result = minimise_many(key[None], loss, alone(params), alone(data), schedule, validation=held_out, report=report)
-    return result._replace(
-        params=jax.tree.map(lambda leaf: leaf[0], result.params),
-        curve=Curve(result.curve.step, result.curve.training[0], result.curve.validation[0]),
-        best_step=result.best_step[0],
-    )
+    return result.runs()[0]
 
 
 def minimise_many(
@@ -192,7 +212,7 @@ def minimise_many(
     except KeyboardInterrupt:
         interrupted = True
     runs, scored = len(keys), len(steps)
-    curve = Curve(
+    curve = LossCurve(
         np.array(steps, dtype=int),
         np.array(training[:scored]).reshape(scored, runs).T,
         np.array(scores[:scored]).reshape(scored, runs).T,
@@ -281,4 +301,50 @@ def draw_held_out(key: PRNGKeyArray, instances: int, number: int) -> Bool[np.nda
 def hold_out(key: PRNGKeyArray, logs: Logs, number: int) -> tuple[Logs, Logs]:
     """Split logs by instance into those to train on and so many others."""
     held = draw_held_out(key, logs.instances, number)
-    return logs.select(np.flatnonzero(~held)), logs.select(np.flatnonzero(held))
+    return logs.select(~held), logs.select(held)
+
+
+def hold_out_each(
+    keys: PRNGKeyArray, logs: Sequence[Logs], numbers: Sequence[int]
+) -> tuple[list[Logs], list[Logs] | None]:
+    """Split the logs of every run; there is validation for all runs, or, if one can spare no instance, for none."""
+    parts = [
+        hold_out(key, table, number) if number else (table, None)
+        for key, table, number in zip(keys, logs, numbers, strict=True)
+    ]
+    held = [part for _, part in parts if part is not None]
+    return [kept for kept, _ in parts], held if len(held) == len(parts) else None
+
+
+def fit_keys(seeds: Sequence[int]) -> PRNGKeyArray:
+    """Give one key for each seed, in a stream that belongs to fits alone."""
+    return jnp.stack([Stream.FIT.key(seed) for seed in seeds])
+
+
+def split_each(keys: PRNGKeyArray, number: int) -> list[PRNGKeyArray]:
+    """Split the key of every run into `number` keys: as many arrays of one key a run."""
+    return list(jax.vmap(lambda key: jr.split(key, number), out_axes=1)(keys))
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """Stack the trees of many runs along a new leading axis; in NumPy, for nothing need be compiled for that."""
+    stacked: Tree = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+    return stacked
+
+
+def pad_rows(rows: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
+    """Fill an array up to `size` rows, so that the arrays of many runs can be stacked."""
+    return np.pad(rows, [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1), constant_values=fill)
+
+
+def describe_recipe(recipe: object) -> dict[str, Any]:
+    """Write a recipe as plain values, for the provenance of a model."""
+    plain: dict[str, Any] = _plain(recipe)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+        return {"name": type(value).__name__, **parts}
+    return list(value) if isinstance(value, tuple) else value

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
-from ilb.offline.scaling import Scaling, Whitened
-from ilb.offline.training import MomentumSGD, Schedule, minimise_many
+from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.scaling import Scaling, Whitened, apply_scaling
+from ilb.offline.training import MomentumSGD, Schedule, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
 
 
@@ -123,7 +123,7 @@ class PaperRecipe:
         hidden = [self.width * latent_dim] * (self.layers - 1)
         networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
         heads = [zero_head(max(table.instances for table in logs), latent_dim)] * len(logs)
-        rows = stack_rows(whitenings, logs)
+        rows = _stack_rows(whitenings, logs)
         encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
         stage_one, stage_two = HeadLoss(self.batch, self.penalty), FreeLoss(self.batch, self.penalty)
         head = minimise_many(keys_head, stage_one, stack(heads), encodings, self.head_training, report=report)
@@ -131,27 +131,21 @@ class PaperRecipe:
         steps = 0 if head.interrupted else self.training.steps
         whole = replace(self.training, steps=steps)
         result = minimise_many(keys_step, stage_two, start, rows, whole, report=report)
+        result = result._replace(interrupted=head.interrupted or result.interrupted)
         return [
-            TrainedEncoder(
-                ComposedEncoder(whitening, network),
-                curve_of_run(result.curve, run),
-                int(result.best_step[run]),
-                head.interrupted or result.interrupted,
-            )
-            for run, (whitening, network) in enumerate(
-                zip(whitenings, unstack(result.params.network, len(logs)), strict=True)
-            )
+            TrainedEncoder.of(ComposedEncoder(whitening, run.params.network), run)
+            for whitening, run in zip(whitenings, result.runs(), strict=True)
         ]
 
 
-def stack_rows(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> LabelledRows:
+def _stack_rows(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> LabelledRows:
     """Lay out the whitened contexts of many runs, padded to the longest."""
     most = max(table.rows for table in logs)
     return stack(
         [
             LabelledRows(
-                np.pad(whiten(whitening, table), ((0, most - table.rows), (0, 0))),
-                np.pad(table.instance, (0, most - table.rows)),
+                pad_rows(apply_scaling(whitening, table), most),
+                pad_rows(table.instance, most),
                 np.asarray(table.rows),
             )
             for whitening, table in zip(whitenings, logs, strict=True)

@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder, curve_of_run, split_each, stack, unstack, whiten
-from ilb.offline.scaling import Scaling, Whitened
-from ilb.offline.training import Adam, Schedule, hold_out, minimise_many
+from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.scaling import Scaling, Whitened, apply_scaling
+from ilb.offline.training import Adam, Schedule, hold_out_each, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
 
 
@@ -129,28 +129,21 @@ class VAERecipe:
         """Train one encoder for each key and table of logs."""
         scalings = [self.scaling.fit(table.context) for table in logs]
         keys_split, keys_network, keys_step = split_each(keys, 3)
-        parts = [
-            hold_out(key, table, max(1, round(self.validation_share * table.instances)))
-            for key, table in zip(keys_split, logs, strict=True)
-        ]
+        numbers = [max(1, round(self.validation_share * table.instances)) for table in logs]
+        kept, held = hold_out_each(keys_split, logs, numbers)
         # As many rows as there are in all, so that shapes do not depend on who is held out: another seed would
         # otherwise have everything compiled anew.
         most = max(table.rows for table in logs)
-        training = stack_contexts(scalings, [kept for kept, _ in parts], most)
-        validation = stack_contexts(scalings, [held for _, held in parts], most)
+        training = stack_contexts(scalings, kept, most)
+        validation = None if held is None else stack_contexts(scalings, held, most)
         loss = NegativeELBO(self.batch, self.beta, self.likelihood)
         start = _start(self, keys_network, logs[0].width, latent_dim)
         result = minimise_many(
             keys_step, loss, start, training, self._training(most), validation=validation, report=report
         )
         return [
-            TrainedEncoder(
-                ComposedEncoder(scaling, params.encoder.first_outputs(latent_dim)),
-                curve_of_run(result.curve, run),
-                int(result.best_step[run]),
-                result.interrupted,
-            )
-            for run, (scaling, params) in enumerate(zip(scalings, unstack(result.params, len(logs)), strict=True))
+            TrainedEncoder.of(ComposedEncoder(scaling, run.params.encoder.first_outputs(latent_dim)), run)
+            for scaling, run in zip(scalings, result.runs(), strict=True)
         ]
 
     def _training(self, rows: int) -> Schedule:
@@ -178,7 +171,7 @@ def stack_contexts(scalings: Sequence[Affine], logs: Sequence[Logs], rows: int) 
     """Lay out the scaled contexts of many runs, padded to `rows` rows each."""
     return stack(
         [
-            ContextRows(np.pad(whiten(scaling, table), ((0, rows - table.rows), (0, 0))), np.asarray(table.rows))
+            ContextRows(pad_rows(apply_scaling(scaling, table), rows), np.asarray(table.rows))
             for scaling, table in zip(scalings, logs, strict=True)
         ]
     )

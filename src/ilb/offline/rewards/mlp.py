@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.errors import IlbWarning, RareActionWarning
 from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
-from ilb.offline.encoders.recipe import split_each, stack, unstack
 from ilb.offline.rewards.linear import (
     Cells,
     RewardFit,
@@ -24,8 +23,8 @@ from ilb.offline.rewards.linear import (
     measure_reward_variance,
 )
 from ilb.offline.rewards.recipe import RewardTask
-from ilb.offline.scaling import measure_columns
-from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many
+from ilb.offline.scaling import Units, measure_columns
+from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
 
 Layers = tuple[Affine, ...]
@@ -57,13 +56,6 @@ class RewardLoss:
         return jnp.sum(rows * error**2) / jnp.maximum(jnp.sum(rows), 1)
 
 
-class Scaling(NamedTuple):
-    """The affine maps around a network: encodings to standard units, and standard rewards back to theirs."""
-
-    before: Affine
-    after: Affine
-
-
 @dataclass(frozen=True)
 class MLPRewardRecipe:
     """A leaky-ReLU network of four layers from mean encodings to the K rewards, trained to convergence by Adam.
@@ -93,30 +85,30 @@ class MLPRewardRecipe:
         keys_split, keys_network, keys_step = split_each(keys, 3)
         for task in tasks:
             _warn_of_unseen_actions(task)
-        scalings = [_scaling(task) for task in tasks]
+        units = [_units(task) for task in tasks]
         held_out = [self._hold_out(key, len(task.lengths)) for key, task in zip(keys_split, tasks, strict=True)]
         loss = RewardLoss(self.slope, self.batch)
-        training = _stack_grids(tasks, scalings, [~held for held in held_out])
-        validation = _stack_grids(tasks, scalings, held_out) if all(np.any(held) for held in held_out) else None
+        training = _stack_grids(tasks, units, [~held for held in held_out])
+        validation = _stack_grids(tasks, units, held_out) if all(np.any(held) for held in held_out) else None
         dim, actions = tasks[0].mean_encodings.shape[1], len(tasks[0].labels)
         layers = _start(self, keys_network, dim, actions)
         result = minimise_many(keys_step, loss, layers, training, self.training, validation=validation, report=report)
         slope = jnp.asarray(self.slope, jnp.float32)
         return [
-            _complete(LeakyMLP(layers, slope).between(*scaling), task, held, self._notes(result, run))
-            for run, (layers, scaling, task, held) in enumerate(
-                zip(unstack(result.params, len(tasks)), scalings, tasks, held_out, strict=True)
+            _complete(
+                LeakyMLP(run.params, slope).between(unit.inputs, unit.rewards(actions)), task, held, self._notes(run)
             )
+            for run, unit, task, held in zip(result.runs(), units, tasks, held_out, strict=True)
         ]
 
     def _hold_out(self, key: PRNGKeyArray, instances: int) -> Bool[np.ndarray, " I"]:
         number = round(self.validation_share * instances)
         return draw_held_out(key, instances, number if number >= 2 else 0)
 
-    def _notes(self, result: Minimised, run: int) -> tuple[str, ...]:
-        if not result.interrupted:
-            return (f"the reward network is that of step {int(result.best_step[run])}",)
-        note = f"the training of rewards was interrupted; the network is that of step {int(result.best_step[run])}"
+    def _notes(self, run: Minimised) -> tuple[str, ...]:
+        if not run.interrupted:
+            return (f"the reward network is that of step {run.best_step}",)
+        note = f"the training of rewards was interrupted; the network is that of step {run.best_step}"
         warnings.warn(note, IlbWarning, stacklevel=4)
         return (note,)
 
@@ -126,34 +118,30 @@ def _start(recipe: MLPRewardRecipe, keys: PRNGKeyArray, dim: int, actions: int) 
     return jax.vmap(lambda key: random_leaky_mlp(key, dim, recipe.hidden, actions, recipe.slope).layers)(keys)
 
 
-def _scaling(task: RewardTask) -> Scaling:
+def _units(task: RewardTask) -> Units:
     """Standardise encodings and rewards, so that the printed learning rate and decay mean the same in any units."""
-    cells, actions = task.cells, len(task.labels)
+    cells = task.cells
     mean = np.average(cells.mean, weights=cells.rows)
     std = max(float(np.sqrt(np.average((cells.mean - mean) ** 2, weights=cells.rows))), 1e-6 * abs(mean), 1e-12)
-    return Scaling(
-        scale_columns(*measure_columns(task.mean_encodings, 1e-9)),
-        Affine(jnp.asarray(std * np.eye(actions), jnp.float32), jnp.asarray(np.full(actions, mean), jnp.float32)),
-    )
+    inputs = scale_columns(*measure_columns(task.mean_encodings, 1e-9))
+    return Units(inputs, *(float(np.float32(number)) for number in (mean, std)))  # as the network will hold them
 
 
-def _stack_grids(tasks: Sequence[RewardTask], scalings: Sequence[Scaling], kept: Sequence[np.ndarray]) -> CellGrid:
+def _stack_grids(tasks: Sequence[RewardTask], units: Sequence[Units], kept: Sequence[np.ndarray]) -> CellGrid:
     """Lay out the kept instances of many runs with a common padded size, so that similar sizes share a compilation."""
     size = padded_size(max(int(part.sum()) for part in kept))
-    return stack([_grid(*parts, size) for parts in zip(tasks, scalings, kept, strict=True)])
+    return stack([_grid(*parts, size) for parts in zip(tasks, units, kept, strict=True)])
 
 
-def _grid(task: RewardTask, scaling: Scaling, kept: Bool[np.ndarray, " I"], size: int) -> CellGrid:
+def _grid(task: RewardTask, units: Units, kept: Bool[np.ndarray, " I"], size: int) -> CellGrid:
     instances, actions, cells = len(kept), len(task.labels), task.cells
     mean, rows = np.zeros((2, instances, actions))
     mean[cells.instance, cells.action] = cells.mean
     rows[cells.instance, cells.action] = cells.rows
-    matrix, shift = (np.asarray(part, np.float64) for part in (scaling.before.matrix, scaling.before.shift))
-    scale, offset = np.asarray(scaling.after.matrix, np.float64)[0, 0], np.asarray(scaling.after.shift, np.float64)
-    tables = (task.mean_encodings @ matrix + shift, (mean - offset) / scale, rows)
-    count = int(kept.sum())
-    inputs, targets, weights = (np.pad(table[kept], ((0, size - count), (0, 0))).astype(np.float32) for table in tables)
-    return CellGrid(inputs, targets, weights, np.asarray(count, np.int32))
+    matrix, shift = (np.asarray(part, np.float64) for part in (units.inputs.matrix, units.inputs.shift))
+    tables = (task.mean_encodings @ matrix + shift, (mean - units.centre) / units.spread, rows)
+    inputs, targets, weights = (pad_rows(table[kept], size).astype(np.float32) for table in tables)
+    return CellGrid(inputs, targets, weights, np.asarray(kept.sum(), np.int32))
 
 
 def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, notes: tuple[str, ...]) -> RewardFit:
