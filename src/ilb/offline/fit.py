@@ -42,7 +42,8 @@ def fit(
     `LinearRewardRecipe()`; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone runs). The same
     logs, recipes and seed give the same model.
 
-    >>>     >>> from ilb.environments import UniformLogging, draw_world, record
+    >>> import jax.random as jr
+    >>> from ilb.environments import UniformLogging, draw_world, record
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
     >>> logs = record(jr.key(1), world, UniformLogging(3), instances=40, length=50).logs
     >>> model = fit(logs, latent_dim=2)
