@@ -17,14 +17,13 @@ from rich.console import Console
 
 from benchmarks.tables import table_of_targets
 from benchmarks.targets import Target
-from ilb_paper.workers import ONE_THREAD
+from ilb_paper.runner import ONE_THREAD
 
 os.environ["XLA_FLAGS"] = ONE_THREAD  # as in the workers of `ilb reproduce`; before JAX starts
 
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.experiment import RegretFigure
-from ilb_paper.results import Results
-from ilb_paper.size import Size
+from ilb_paper.results import Results, Size
 from ilb_paper.store import Store
 
 FIGURES = {label: figure for label, figure in EXPERIMENTS.items() if isinstance(figure, RegretFigure)}

@@ -17,10 +17,10 @@ from ilb.environments import Specification, Synthetic
 from ilb.history import History
 from ilb.online.latent import cpg
 from ilb.online.roster import LATENT_POLICIES
-from ilb.plots.bounds import plot_bounds
 from ilb.plots.regret import save_figure
 from ilb.simulation import instance_keys, simulate
 from ilb.theory import cpg_regret_bound
+from ilb_paper.plots import plot_bounds
 
 WORLDS, INSTANCES, HORIZON = 5, 1000, 2000
 ROUNDS = (20, 50, 100, 500, 2000)
@@ -82,7 +82,6 @@ def draw_bounds(path: Path) -> None:
     bound = np.array([float(cpg_regret_bound(mean, 1.0, HORIZON)) for mean in means])
     smallest = np.sort(means, axis=1)
     regret = history.regret.sum(axis=1)
-    figure = plot_bounds(
-        smallest[:, -1] - smallest[:, -2], regret, bound, "CPG, true model, 2000 rounds, 1000 instances"
-    )
+    gap = smallest[:, -1] - smallest[:, -2]
+    figure = plot_bounds({"CPG, true model, 2000 rounds, 1000 instances": (gap, regret, bound)})
     save_figure(figure, path)

@@ -8,13 +8,12 @@ import pytest
 from distributed import Client, LocalCluster
 
 from ilb.errors import IlbError
-from ilb_paper import workers
+from ilb_paper import runner
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.players import Player
-from ilb_paper.results import Results
+from ilb_paper.results import Results, Size
 from ilb_paper.runner import plan, run
 from ilb_paper.settings import Synthetic
-from ilb_paper.size import Size
 from ilb_paper.store import Store
 
 SPREAD = RegretFigure(
@@ -63,7 +62,7 @@ def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "ANSWER_WITHIN", "1s")
+    monkeypatch.setattr(runner, "ANSWER_WITHIN", "1s")
     for wrong in ("tcp://127.0.0.1:1", "nonsense://x"):
         with pytest.raises(IlbError, match=f"no Dask scheduler answers at {wrong}"):
             run([SPREAD], Results(Store(tmp_path), Size(0.001)), backend="dask", cluster=wrong)

@@ -2,66 +2,138 @@
 
 A claim is made of comparisons, each a difference with its standard error, positive where it speaks for the claim. It
 *holds* if every difference is positive beyond its 95 % interval, *does not hold* if one is negative beyond an interval
-that is wider the more comparisons there are (Bonferroni), and is *undecided* otherwise. With few worlds or fits the
-interval is wider than two standard errors (Student's t); a single one decides nothing.
+that is wider the more comparisons there are (Bonferroni), and is *undecided* otherwise.
+
+Two rules must agree on a difference between worlds before it counts, because a few worlds often carry most of a mean:
+
+- Student's t, with the degrees of freedom of worlds (or of fits) where these differ more than instances do;
+- sign flips: of all the ways to turn the signs of the worlds' means, at most 2.5 % may give a mean as large. That is
+  exact for differences that are symmetric about zero, however heavy their tails. Fewer than six worlds can't reach it,
+  so that they decide nothing.
+
+Neither is exact where differences are skewed: of ten exponential ones with mean zero, both rules together are wrong in
+9 % of cases on the side away from the long tail, and of ten lognormal ones in 15 %, instead of 2.5 %. No rule that sees
+ten worlds can know of the rare one that was not drawn. The worlds' means are kept with every comparison
+(`reproduction.json`), so that other rules can be tried without another run.
+
+Some claims can't fail here, whatever the paper says (`by_construction`), and some are ours (`ours`). Both are shown,
+and neither is counted among the claims of the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from ilb.estimates import Estimate
+from ilb_paper.learners import PAPER, PAPER_WIDE
 from ilb_paper.players import Player
-from ilb_paper.results import Results, clustered, common_worlds
+from ilb_paper.results import Results, clustered_error, common_worlds
 from ilb_paper.settings import Setting, describe_setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 TAIL = 0.025
 """A difference counts when zero is outside of its 95 % interval."""
+FEWEST_WORLDS = 6
+"""Five worlds agree on a sign by chance once in 32 times, which is more often than `TAIL`."""
+ENUMERATED = 12
+"""Up to so many worlds all sign flips are tried, and beyond so many random ones."""
+
+
+@lru_cache(maxsize=1024)
+def sign_flip_tail(worlds: tuple[float, ...]) -> float:
+    """Give the share of all sign flips of the worlds whose mean is at least the one observed: a one-sided p-value.
+
+    >>> sign_flip_tail((1.0, 2.0, 3.0))
+    0.125
+    >>> sign_flip_tail((1.0, 2.0, -3.0))
+    0.625
+    """
+    count = len(worlds)
+    if count <= ENUMERATED:
+        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+    else:  # the first row is what was observed, so that the share is never 0
+        signs = np.random.default_rng(0).choice([-1, 1], size=(2**ENUMERATED, count))
+        signs[0] = 1
+    sums = signs @ np.asarray(worlds)
+    rounding = 1e-9 * float(np.abs(worlds).sum())  # sums that are equal may differ in their last digits
+    return float(np.mean(sums >= sums[0] - rounding))
 
 
 class Comparison(NamedTuple):
-    """One difference: positive speaks for the claim; without degrees of freedom it says nothing of other worlds."""
+    """One difference: positive speaks for the claim.
+
+    `worlds` are its means in each world, or the differences of each fit. It is empty where something else was averaged
+    (patients, or repetitions of one game), and where a file of an earlier version does not have them: the rule of sign
+    flips is left out then. Without degrees of freedom a difference says nothing of other worlds.
+    """
 
     says: str
     difference: float
     standard_error: float
     freedom: float = np.inf
+    worlds: tuple[float, ...] = ()
 
     def verdict(self, among: int = 1) -> Verdict:
-        """Judge by the 95 % interval; a difference without a measurable error decides nothing.
+        """Judge by the 95 % interval and the sign flips; a difference without a measurable error decides nothing.
 
         A claim needs all its comparisons, so that none of them needs a correction to hold, and one of `among` is enough
-        to make it fail, so that this one does.
+        to make it fail, so that this one does. Sign flips can't reach any level: where so many comparisons ask for one
+        below $2^{-worlds}$, all worlds must be on one side.
         """
-        if not np.isfinite(self.standard_error) or self.freedom < 1:
+        if not np.isfinite(self.standard_error) or self.freedom < 1 or self._too_few_worlds():
             return "undecided"
         above, below = (
             float(stats.t.ppf(1 - tail, self.freedom)) * self.standard_error for tail in (TAIL, TAIL / among)
         )
-        if self.difference > above:
+        if self.difference > above and self._flips(1) <= TAIL:
             return "holds"
-        return "does not hold" if self.difference < -below else "undecided"
+        if self.difference < -below and self._flips(-1) <= max(TAIL / among, 2.0 ** -len(self.worlds)):
+            return "does not hold"
+        return "undecided"
+
+    def _too_few_worlds(self) -> bool:
+        return 0 < len(self.worlds) < FEWEST_WORLDS
+
+    def _flips(self, side: int) -> float:
+        return sign_flip_tail(tuple(side * world for world in self.worlds)) if self.worlds else 0.0
 
     def __str__(self) -> str:
         if not np.isfinite(self.difference):
             return self.says
         if not np.isfinite(self.standard_error):
             return f"{self.says}: {self.difference:+.3g} (one fit: no error)"
-        alone = " over the instances of one world, which decides nothing" if self.freedom < 1 else ""
-        return f"{self.says}: {self.difference:+.3g} ± {self.standard_error:.2g}{alone}"
+        said = f"{self.says}: {self.difference:+.3g} ± {self.standard_error:.2g}"
+        if self.freedom < 1:
+            return f"{said} over the instances of one world, which decides nothing"
+        if self._too_few_worlds():
+            return f"{said} over {len(self.worlds)} worlds, which decide nothing"
+        return f"{said}, sign flips {self._flips(1 if self.difference > 0 else -1):.2g}" if self.worlds else said
 
 
 class Judgement(NamedTuple):
-    """A claim's verdict, the comparisons behind it, and those that only help to see why."""
+    """The comparisons behind a verdict, the same with the encoder of the released width, and what helps to see why.
 
-    verdict: Verdict
+    The encoder is judged as printed, with hidden layers of width n; the released code has 2n. `released_width` is empty
+    where that makes no difference, or was not run. Neither it nor the contrasts count.
+    """
+
     comparisons: tuple[Comparison, ...]
+    released_width: tuple[Comparison, ...] = ()
     contrasts: tuple[Comparison, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What counts."""
+        return combine(self.comparisons)
+
+
+Evidence = Callable[[Results], Sequence[Comparison]]
 
 
 @dataclass(frozen=True)
@@ -69,36 +141,53 @@ class Claim:
     """A sentence of the paper: where it stands, what it says, how it is tested, and what to know if it fails.
 
     `contrast` compares something else, such as what the released code does: it is shown and does not count.
+    `by_construction` says why a claim can't fail here, or says nothing that another one does not; `ours` is a sentence
+    of our own. Both are shown and do not count, either.
     """
 
     name: str
     where: str
     says: str
-    evidence: Callable[[Results], Sequence[Comparison]]
+    evidence: Evidence
     remark: str = ""
-    contrast: Callable[[Results], Sequence[Comparison]] = lambda _: ()
+    contrast: Evidence = lambda _: ()
+    by_construction: str = ""
+    ours: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether its verdict is one on the paper."""
+        return not self.by_construction and not self.ours
 
     def judge(self, results: Results) -> Judgement:
         """Test the claim on the results."""
         comparisons = tuple(self.evidence(results))
-        verdict = combine(comparisons)
-        try:
-            return Judgement(verdict, comparisons, tuple(self.contrast(results)))
-        except (KeyError, FileNotFoundError):
-            return Judgement(verdict, comparisons)  # the contrast was not run
+        released = _if_run(self.evidence, results.at_released_width())
+        if [c.difference for c in released] == [c.difference for c in comparisons]:
+            released = ()  # no encoder of the paper is in it
+        renamed = (c._replace(says=c.says.replace(PAPER, PAPER_WIDE)) for c in released)
+        return Judgement(comparisons, tuple(renamed), _if_run(self.contrast, results))
+
+
+def _if_run(evidence: Evidence, results: Results) -> tuple[Comparison, ...]:
+    try:
+        return tuple(evidence(results))
+    except (KeyError, FileNotFoundError):
+        return ()
 
 
 def compare(says: str, values: np.ndarray, unit: float = 1.0) -> Comparison:
     """Make a comparison of differences by world and instance, divided by `unit`."""
-    mean, error, freedom = clustered(values / unit)
-    return Comparison(says, float(mean), float(error), float(freedom))
+    values = values.astype(np.float64) / unit
+    error, freedom = clustered_error(values)
+    worlds = values.mean(axis=1)
+    return Comparison(says, float(worlds.mean()), float(error), float(freedom), tuple(worlds.tolist()))
 
 
 def compare_fits(says: str, differences: np.ndarray) -> Comparison:
     """Make a comparison of differences by fit."""
-    count = len(differences)
-    error = differences.std(ddof=1) / np.sqrt(count) if count > 1 else float("nan")
-    return Comparison(says, float(differences.mean()), float(error), count - 1.0)
+    mean = Estimate.of(differences)
+    return Comparison(says, mean.value, mean.standard_error, mean.count - 1.0, tuple(differences.tolist()))
 
 
 def nothing_to_compare(says: str) -> Comparison:
@@ -149,7 +238,7 @@ def better_score(
     results: Results, metric: str, better: tuple[Setting, str], worse: tuple[Setting, str], says: str
 ) -> Comparison:
     """Compare a score of two learners, or of one in two settings, paired by seed."""
-    first, second = results.paired_scores(metric, better, worse)
+    first, second = common_worlds(*(results.scores(*place, metric) for place in (better, worse)))
     return compare_fits(says, first - second)
 
 
@@ -202,5 +291,7 @@ def high_score(results: Results, metric: str, setting: Setting, learner: str, le
 def no_worse_than(comparison: Comparison, allowed: float) -> Comparison:
     """Allow a difference of `allowed` against the claim: for claims that two things are about equal."""
     return comparison._replace(
-        says=f"{comparison.says} (+ {allowed:.3g} allowed)", difference=comparison.difference + allowed
+        says=f"{comparison.says} (+ {allowed:.3g} allowed)",
+        difference=comparison.difference + allowed,
+        worlds=tuple(world + allowed for world in comparison.worlds),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -22,17 +21,16 @@ from ilb.cli.console import layout_comparison, notes, results, say, width_of
 from ilb.cli.stopping import ignore_signals, interruptible
 from ilb.errors import IlbError
 from ilb_paper.catalogue import EXPERIMENTS
-from ilb_paper.experiment import Experiment, ScoreTable
-from ilb_paper.report import Judged, cpu_seconds, write_report
-from ilb_paper.results import Results
-from ilb_paper.runner import Monitor, plan, run
-from ilb_paper.size import Size
+from ilb_paper.claims import FEWEST_WORLDS
+from ilb_paper.experiment import AbstractExperiment
+from ilb_paper.report import Judged, cpu_seconds, summarise, write_report
+from ilb_paper.results import Results, Size
+from ilb_paper.runner import Monitor, plan, require_backend, run
 from ilb_paper.store import Store
-from ilb_paper.tasks import Outcome, Task
-from ilb_paper.workers import require_backend
+from ilb_paper.tasks import AbstractTask, Outcome
 
 
-def choose(labels: Sequence[str]) -> list[Experiment]:
+def choose(labels: Sequence[str]) -> list[AbstractExperiment]:
     """Find experiments by label; `all` is all of them."""
     unknown = [label for label in labels if label not in EXPERIMENTS and label != "all"]
     if unknown:
@@ -66,11 +64,11 @@ def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
     )
 
 
-def _needs(experiments: Sequence[Experiment], found: Results) -> list[str]:
+def _needs(experiments: Sequence[AbstractExperiment], found: Results) -> list[str]:
     """Count fits, plays, what is stored, CPU minutes and claims."""
     tasks = [task for wave in plan(experiments, found) for task in wave]
     left = [task for task in tasks if task not in found.store]
-    fits = sum(type(task).__name__ == "FitTask" for task in tasks)
+    fits = sum(task.is_fit for task in tasks)
     minutes = (cpu_seconds(experiments, found) + sum(task.weight() for task in left)) / 60
     return [
         str(fits),
@@ -109,7 +107,7 @@ class Lines:
         say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
         self.tasks, self.work = tasks, max(weight, 1e-9)
 
-    def finished(self, task: Task, outcome: Outcome) -> None:
+    def finished(self, task: AbstractTask, outcome: Outcome) -> None:
         """Count the task; say so unless something was said just before."""
         self.done += 1
         self.work_done += task.weight()
@@ -132,15 +130,8 @@ def _time_left(minutes: float) -> str:
     return f", about {whole} {'minute' if whole == 1 else 'minutes'} left" if whole else ", less than a minute left"
 
 
-def _in_words(task: Task, outcome: Outcome) -> str:
-    learner, policy, model = (str(getattr(task, part, "")) for part in ("learner", "policy", "model"))
-    if learner:
-        name = f"fit {learner}"
-    elif policy:
-        name = f"play {policy} on {model}" if model not in ("", policy) else f"play {policy}"
-    else:  # LatentSampleTask is a latent sample
-        name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(task).__name__.removesuffix("Task")).lower()
-    return f"{name} ({outcome.cpu_seconds:.0f} CPU s)"
+def _in_words(task: AbstractTask, outcome: Outcome) -> str:
+    return f"{task.title} ({outcome.cpu_seconds:.0f} CPU s)"
 
 
 class Display:
@@ -156,7 +147,7 @@ class Display:
         say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
         self.progress.update(self.bar, total=weight, tasks=tasks)
 
-    def finished(self, task: Task, outcome: Outcome) -> None:
+    def finished(self, task: AbstractTask, outcome: Outcome) -> None:
         """Move the bar by the weight of the task."""
         self.done += 1
         text = f"{_in_words(task, outcome):<55.55}"
@@ -204,17 +195,19 @@ def _end_workers() -> None:
 
 
 def _run_and_report(
-    experiments: Sequence[Experiment], found: Results, jobs: int, backend: str, cluster: str | None
+    experiments: Sequence[AbstractExperiment], found: Results, jobs: int, backend: str, cluster: str | None
 ) -> int:
     began, out = time.perf_counter(), found.store.path
     with _display() as display:
         failures = run(experiments, found, jobs=jobs, backend=backend, cluster=cluster, monitor=display)
     judged = write_report(experiments, found, out, failures)
     for experiment in experiments:
-        if isinstance(experiment, ScoreTable):
+        if experiment.is_printed:
             for shown in experiment.show(found).tables:
                 results.print(layout_comparison(*shown))
     results.print(_verdicts(judged))
+    for sentence in summarise(judged) if judged else ():
+        say(sentence)
     if found.size.scale < 1:
         say(_caution(found.size))
     for failure in failures:
@@ -228,6 +221,8 @@ def _run_and_report(
 def _caution(size: Size) -> str:
     if size.effort < 1:
         return f"At scale {size.scale:g} verdicts show that everything works; they say nothing about the paper."
+    if len(size.seeds) < FEWEST_WORLDS:
+        return f"At scale {size.scale:g} there are {len(size.seeds)} worlds; fewer than {FEWEST_WORLDS} decide nothing."
     return f"At scale {size.scale:g} verdicts rest on fewer worlds and instances, and say less about the paper."
 
 
@@ -235,6 +230,6 @@ def _verdicts(judged: Sequence[Judged]) -> Table:
     table = Table(box=SIMPLE_HEAD, title="Claims of the paper", title_justify="left")
     for name in ("verdict", "claim", "tested in"):
         table.add_column(name, no_wrap=name != "claim")
-    for label, claim, judgement in judged:
-        table.add_row(judgement.verdict, claim.says, label)
+    for one in judged:
+        table.add_row(one.shown_verdict, one.claim.says, one.label)
     return table

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,10 +26,9 @@ from ilb.offline.rewards.mlp import MLPRewardRecipe
 from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe
 from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
-from ilb.offline.training import Schedule
 from ilb.types import Encoder
 from ilb_paper.released import released_vae_recipe
-from ilb_paper.settings import Adcb, Recorded, Setting, Synthetic
+from ilb_paper.settings import Recorded, Setting
 
 Fitted = LatentModel | RecurrentRegression
 
@@ -45,55 +45,151 @@ class Learned:
     `prefix_scores` are those of the regression averaged over all prefixes of a history, as its authors report it.
     """
 
-    models: list[Fitted]
+    models: Sequence[Fitted]
     scores: list[FitScores]
     cpu_seconds: float
     prefix_scores: list[FitScores] | None = None
 
 
-def learn(
-    name: str,
-    setting: Setting,
-    recorded: Sequence[Recorded],
-    seeds: Sequence[int],
-    effort: float = 1.0,
-    encoded: Sequence[Fitted] = (),
-) -> Learned:
-    """Fit one model for each seed on the logs of its world, and score each on its test logs.
+class Lesson(NamedTuple):
+    """What to learn from: logs recorded in the worlds of some seeds of a setting.
 
     `effort` below 1 shortens the training by that factor, for a look in passing. `encoded` are models with the encoders
     that the training would give, from `setting.contexts()`; it is left out then.
     """
-    logs = [r.training.logs for r in recorded]
-    recipe = recipe_of(name, setting, effort)
-    began = time.process_time()
-    if name in RECURRENT:
-        recurrent = fit_regression_many([RECURRENT[name](table) for table in logs], recipe=recipe, seeds=seeds)
-        spent = time.process_time() - began
-        _refuse_interrupted(recurrent)
-        scores, prefix_scores = (
-            [score_regression(m, r.test.logs, _truth(r), prefix) for m, r in zip(recurrent, recorded, strict=True)]
-            for prefix in PREFIXES
-        )
-        return Learned(list(recurrent), scores, spent, prefix_scores)
-    if name in REFERENCES:
-        encoders = [REFERENCES[name](setting, seed) for seed in seeds]
-        models = [complete_model(encoder, table) for encoder, table in zip(encoders, logs, strict=True)]
-    else:
-        reward = reward_of(name, setting, effort)
-        latent = [model for model in encoded if isinstance(model, LatentModel)]
+
+    setting: Setting
+    recorded: Sequence[Recorded]
+    seeds: Sequence[int]
+    effort: float
+    encoded: Sequence[Any] = ()
+
+
+class Learner(Protocol):
+    """One way to learn."""
+
+    learns_encoders: ClassVar[bool]
+    """Whether it learns encoders, which never see a reward: one from logs with the same contexts will do."""
+    scores_prefixes: ClassVar[bool]
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds a seed at full size, roughly, for the progress display."""
+        ...
+
+    def recipes(self, setting: Setting, effort: float) -> Sequence[Any]:
+        """Give all recipes that are followed in a setting."""
+        ...
+
+    def fit(self, lesson: Lesson) -> Learned:
+        """Fit one model for each seed on the logs of its world, and score each on its test logs."""
+        ...
+
+    def load(self, directory: Path) -> Fitted:
+        """Read a model back."""
+        ...
+
+
+@dataclass(frozen=True)
+class LatentLearner:
+    """Learn an encoder, then rewards on its encodings; rewards that are not linear in z get a network."""
+
+    encoder: Callable[[Setting, float], EncoderRecipe]
+    network: MLPRewardRecipe = field(default_factory=MLPRewardRecipe)
+    """For rewards that are not linear, as in app:nonlinear_reward."""
+    seconds: float = 10.0
+    learns_encoders: ClassVar[bool] = True
+    scores_prefixes: ClassVar[bool] = False
+
+    def recipes(self, setting: Setting, effort: float) -> tuple[EncoderRecipe, RewardRecipe]:
+        reward = LinearRewardRecipe() if setting.linear_rewards else self.network.shortened(effort)
+        return self.encoder(setting, effort), reward
+
+    def fit(self, lesson: Lesson) -> Learned:
+        setting, recorded, seeds, effort, encoded = lesson
+        logs, (recipe, reward) = [r.training.logs for r in recorded], self.recipes(setting, effort)
+        began = time.process_time()
         models = (
-            refit_rewards(latent, logs, reward=reward, seeds=seeds)
-            if latent
+            refit_rewards(encoded, logs, reward=reward, seeds=seeds)
+            if encoded
             else fit_many(logs, latent_dim=setting.latent_dim, recipe=recipe, reward=reward, seeds=seeds)
         )
+        return _scored(models, recorded, time.process_time() - began)
+
+    def load(self, directory: Path) -> Fitted:
+        return LatentModel.load(directory)
+
+
+@dataclass(frozen=True)
+class ReferenceLearner:
+    """Take an encoder that nobody has to learn, and fit rewards on its encodings."""
+
+    encoder: Callable[[Setting, int], Encoder]
+    seconds: float = 10.0
+    learns_encoders: ClassVar[bool] = False
+    scores_prefixes: ClassVar[bool] = False
+
+    def recipes(self, setting: Setting, effort: float) -> Sequence[Any]:
+        del setting, effort
+        return ()
+
+    def fit(self, lesson: Lesson) -> Learned:
+        began = time.process_time()
+        models = [
+            complete_model(self.encoder(lesson.setting, seed), recorded.training.logs)
+            for seed, recorded in zip(lesson.seeds, lesson.recorded, strict=True)
+        ]
+        return _scored(models, lesson.recorded, time.process_time() - began)
+
+    def load(self, directory: Path) -> Fitted:
+        return LatentModel.load(directory)
+
+
+@dataclass(frozen=True)
+class RecurrentLearner:
+    """Regress rewards on histories; `histories` says what it is trained on, and it is scored on those as they come."""
+
+    histories: Callable[[Logs], Logs]
+    seconds: float = 10.0
+    learns_encoders: ClassVar[bool] = False
+    scores_prefixes: ClassVar[bool] = True
+
+    def recipes(self, setting: Setting, effort: float) -> tuple[RegressionRecipe]:
+        scaling: Scaling = Standardised() if setting.constant_columns else Whitened()
+        return (RegressionRecipe(layers=setting.layers, scaling=scaling).shortened(effort),)
+
+    def fit(self, lesson: Lesson) -> Learned:
+        (recipe,), recorded = self.recipes(lesson.setting, lesson.effort), lesson.recorded
+        began = time.process_time()
+        histories = [self.histories(r.training.logs) for r in recorded]
+        models = fit_regression_many(histories, recipe=recipe, seeds=lesson.seeds)
+        spent = time.process_time() - began
+        _refuse_interrupted(models)
+        scores, prefix_scores = (
+            [
+                score_regression(m, r.test.logs, Truth(r.test.latents, r.test.mean_rewards), prefix)
+                for m, r in zip(models, recorded, strict=True)
+            ]
+            for prefix in PREFIXES
+        )
+        return Learned(models, scores, spent, prefix_scores)
+
+    def load(self, directory: Path) -> Fitted:
+        return RecurrentRegression.load(directory)
+
+
+def _scored(models: Sequence[LatentModel], recorded: Sequence[Recorded], cpu_seconds: float) -> Learned:
     _refuse_interrupted(models)
-    spent = time.process_time() - began
     scores = [
-        score_model(m, r.test.logs, _truth(r), (r.training.logs, Truth(r.training.latents, r.training.mean_rewards)))
+        score_model(
+            m,
+            r.test.logs,
+            Truth(r.test.latents, r.test.mean_rewards),
+            (r.training.logs, Truth(r.training.latents, r.training.mean_rewards)),
+        )
         for m, r in zip(models, recorded, strict=True)
     ]
-    return Learned(list(models), scores, spent)
+    return Learned(models, scores, cpu_seconds)
 
 
 def _refuse_interrupted(models: Sequence[Fitted]) -> None:
@@ -102,55 +198,22 @@ def _refuse_interrupted(models: Sequence[Fitted]) -> None:
         raise KeyboardInterrupt
 
 
-def recipe_of(name: str, setting: Setting, effort: float) -> Any:
-    """Give the recipe of a learner in a setting; references have none."""
-    if name in REFERENCES:
-        return None
-    if name in RECURRENT:
-        whole: Any = RegressionRecipe(layers=_layers(setting), scaling=_regression_scaling(setting))
-    else:
-        whole = ENCODERS[name](setting)
-    return _shortened(whole, effort)
-
-
-def _truth(recorded: Recorded) -> Truth:
-    return Truth(recorded.test.latents, recorded.test.mean_rewards)
-
-
-def _layers(setting: Setting) -> int:
-    """As in the paper, networks have as many layers as the emission; those for ADCB have two unless it says more."""
-    return setting.layers if isinstance(setting, Synthetic | Adcb) else 2
-
-
-def _ours(setting: Setting) -> EncoderRecipe:
-    tied = TiedRecipe() if _layers(setting) < 4 else TiedRecipe.deep()
-    # Part of ADCB's contexts never varies within a patient, and the library warns of it; rewards depend on one number.
-    return WithContexts(tied, encoding_dim=1) if isinstance(setting, Adcb) else tied
-
-
-def _vae(setting: Setting) -> EncoderRecipe:
-    if isinstance(setting, Adcb):
-        return VAERecipe(layers=_layers(setting), scaling=MinMax(), likelihood=GaussianLikelihood(0.03))
-    return VAERecipe(layers=_layers(setting))
-
-
-def _scaling(setting: Setting) -> Scaling:
+def _paper(setting: Setting, effort: float, width: int = 1) -> EncoderRecipe:
     """As in the released code, contexts are whitened, and those of ADCB are scaled to [0, 1]."""
-    return MinMax() if isinstance(setting, Adcb) else Whitened()
+    scaling: Scaling = MinMax() if setting.constant_columns else Whitened()
+    return PaperRecipe(layers=setting.layers, width=width, scaling=scaling).shortened(effort)
 
 
-def _regression_scaling(setting: Setting) -> Scaling:
-    return Standardised() if isinstance(setting, Adcb) else Whitened()
+def _ours(setting: Setting, effort: float) -> EncoderRecipe:
+    tied = (TiedRecipe() if setting.layers < 4 else TiedRecipe.deep()).shortened(effort)
+    # Where part of a context never varies within a patient, the library warns; rewards of ADCB depend on one number.
+    return WithContexts(tied, encoding_dim=1) if setting.constant_columns else tied
 
 
-ENCODERS: dict[str, Callable[[Setting], EncoderRecipe]] = {
-    PAPER: lambda setting: PaperRecipe(layers=_layers(setting), scaling=_scaling(setting)),
-    PAPER_WIDE: lambda setting: PaperRecipe(layers=_layers(setting), width=2, scaling=_scaling(setting)),
-    OURS: _ours,
-    VAE: _vae,
-    VAE_RELEASED: lambda setting: released_vae_recipe(_layers(setting)),
-}
-"""How each learner of the tables gets its encoder."""
+def _vae(setting: Setting, effort: float) -> EncoderRecipe:
+    plain = VAERecipe(layers=setting.layers)
+    bounded = VAERecipe(layers=setting.layers, scaling=MinMax(), likelihood=GaussianLikelihood(0.03))
+    return (bounded if setting.constant_columns else plain).shortened(effort)
 
 
 def _sorted_by_action(logs: Logs) -> Logs:
@@ -159,40 +222,15 @@ def _sorted_by_action(logs: Logs) -> Logs:
     return dataclasses.replace(logs, context=logs.context[order], action=logs.action[order], reward=logs.reward[order])
 
 
-RECURRENT: dict[str, Callable[[Logs], Logs]] = {REGRESSION: lambda logs: logs, REGRESSION_SORTED: _sorted_by_action}
-"""The regression of rewards on histories, and what histories it is trained on; it is scored on those as they come."""
-
-
-def reward_of(name: str, setting: Setting, effort: float) -> RewardRecipe:
-    """Rewards that are not linear in z get a network, as in app:nonlinear_reward; ours has a heavier decay."""
-    if not isinstance(setting, Synthetic) or setting.reward == "linear":
-        return LinearRewardRecipe()
-    recipe: RewardRecipe = _shortened(MLPRewardRecipe.decayed() if name == OURS else MLPRewardRecipe(), effort)
-    return recipe
-
-
-REFERENCES: dict[str, Callable[[Setting, int], Encoder]] = {
-    MEAN_CONTEXTS: lambda *_: IdentityEncoder(),
-    TRUE_ENCODER: lambda setting, seed: setting.oracle(seed).encoder,
+LEARNERS: dict[str, Learner] = {
+    PAPER: LatentLearner(_paper),
+    PAPER_WIDE: LatentLearner(lambda setting, effort: _paper(setting, effort, width=2)),
+    OURS: LatentLearner(_ours, MLPRewardRecipe.decayed(), seconds=2.0),
+    VAE: LatentLearner(_vae, seconds=2.5),
+    VAE_RELEASED: LatentLearner(lambda setting, effort: released_vae_recipe(setting.layers).shortened(effort)),
+    REGRESSION: RecurrentLearner(lambda logs: logs, seconds=9.0),
+    REGRESSION_SORTED: RecurrentLearner(_sorted_by_action),
+    MEAN_CONTEXTS: ReferenceLearner(lambda *_: IdentityEncoder()),
+    TRUE_ENCODER: ReferenceLearner(lambda setting, seed: setting.oracle(seed).encoder),
 }
-"""Encoders that nobody has to learn: no network at all, and the limit of any network."""
-
-
-def _shortened(recipe: Any, effort: float) -> Any:
-    """Give a recipe whose trainings have `effort` times the steps."""
-    if effort >= 1:
-        return recipe
-    if isinstance(recipe, WithContexts):
-        return dataclasses.replace(recipe, recipe=_shortened(recipe.recipe, effort))
-    changed: dict[str, Any] = {
-        part.name: dataclasses.replace(
-            training,
-            steps=max(1, round(training.steps * effort)),
-            score_every=max(1, round(training.score_every * effort)),
-        )
-        for part in dataclasses.fields(recipe)
-        if isinstance(training := getattr(recipe, part.name), Schedule)
-    }
-    if isinstance(recipe, VAERecipe):
-        changed["epochs"] = max(1, round(recipe.epochs * effort))
-    return dataclasses.replace(recipe, **changed)
+"""Every learner by its name: networks, then no network at all, and the limit of any network."""

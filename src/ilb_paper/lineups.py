@@ -9,9 +9,6 @@ from ilb_paper.players import ORACLE, Player
 ALGORITHMS = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)")
 """The paper's own, as printed and as released."""
 
-AS_RELEASED = ("CPG", "FPG (released)", "FPG-TS (released)")
-"""What the paper's figures were made with, and its claims are judged on."""
-
 MAB, MAB_CENTRED, LIN_UCB = Player("MAB"), Player("MAB (centred)"), Player("LinUCB")
 MAB_PRIOR = Player("MABPrior", PAPER)
 RECURRENT = Player(REGRESSION, REGRESSION)

@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ilb.logs.messages import counted
-from ilb.plots.panels import DIRECT_FLOOR
 from ilb.plots.regret import save_figure, svg_of
 from ilb.report.page import Page
 from ilb.version import __version__
 from ilb_paper.catalogue import EXPERIMENTS
-from ilb_paper.claims import Claim, Comparison, Judgement, Verdict
-from ilb_paper.experiment import Exhibit, Experiment, RegretFigure, ScoreTable
-from ilb_paper.results import Results
+from ilb_paper.claims import FEWEST_WORLDS, Claim, Comparison, Judgement, Verdict, combine
+from ilb_paper.experiment import AbstractExperiment, Exhibit
+from ilb_paper.plots import DIRECT_FLOOR
+from ilb_paper.results import Results, Size
 from ilb_paper.runner import Failure, plan
-from ilb_paper.size import Size
-from ilb_paper.tasks import PlayTask
+from ilb_paper.tasks import AbstractTask
 
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
-VERBS = {
+VERBS: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "does not hold": ("does not hold", "do not hold"),
     "undecided": ("is undecided", "are undecided"),
@@ -44,8 +43,14 @@ class Judged(NamedTuple):
     claim: Claim
     judgement: Judgement
 
+    @property
+    def shown_verdict(self) -> str:
+        """The verdict, with what keeps it from counting."""
+        kept_out = "by construction" if self.claim.by_construction else "ours" if self.claim.ours else ""
+        return f"{self.judgement.verdict} ({kept_out})" if kept_out else self.judgement.verdict
 
-def judge_all(experiments: Sequence[Experiment], results: Results) -> list[Judged]:
+
+def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> list[Judged]:
     """Test every claim for which the tasks that it rests on are done."""
     judged = []
     for experiment in experiments:
@@ -57,56 +62,59 @@ def judge_all(experiments: Sequence[Experiment], results: Results) -> list[Judge
     return judged
 
 
-def _begun(experiment: Experiment, results: Results) -> bool:
+def _begun(experiment: AbstractExperiment, results: Results) -> bool:
     """Say whether there is something to show of an experiment."""
-    partial = isinstance(experiment, ScoreTable | RegretFigure)
-    enough = any if partial else all
+    enough = any if experiment.shows_parts else all
     return enough(task in results.store for task in experiment.tasks(results))
 
 
-def cpu_seconds(experiments: Sequence[Experiment], results: Results, kind: type | None = None) -> float:
-    """Add up what the tasks of experiments, or those of one kind, took, each once."""
-    tasks = [task for task in _tasks(experiments, results) if kind is None or isinstance(task, kind)]
+def cpu_seconds(experiments: Sequence[AbstractExperiment], results: Results, with_fits: bool = True) -> float:
+    """Add up what the tasks of experiments took, each once."""
+    tasks = [task for task in _tasks(experiments, results) if with_fits or not task.is_fit]
     return float(sum(results.store.about(task)["cpu_seconds"] for task in tasks))
 
 
 def write_report(
-    experiments: Sequence[Experiment], results: Results, out: Path, failures: Sequence[Failure] = ()
+    experiments: Sequence[AbstractExperiment], results: Results, out: Path, failures: Sequence[Failure] = ()
 ) -> list[Judged]:
     """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
     judged = judge_all(experiments, results)
     # Tables and curves are shown as far as they go; other figures are drawn whole or not at all.
     done = [e for e in experiments if _begun(e, results)]
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
-    page = Page(
-        "Identifiable Latent Bandits, reproduced",
-        f"{_what(done)}{_judged(judged)}.",
-    )
-    _write_summary(page, judged, results)
+    tested = f" beside what this library gives, and {counted(len(judged), 'claim')} with a verdict" if judged else ""
+    page = Page("Identifiable Latent Bandits, reproduced", f"{_what(done)}{tested}.")
+    write_summary(page, judged, results.size)
     page.contents([(experiment.label, experiment.title) for experiment in done])
     for experiment in done:
         page.heading(experiment.title, experiment.label)
-        _write_exhibit(page, exhibits[experiment.label], out, folded=isinstance(experiment, RegretFigure))
-        for label, claim, judgement in judged:
-            if label == experiment.label:
-                _write_claim(page, claim, judgement)
+        _write_exhibit(page, exhibits[experiment.label], out, experiment.is_regret)
+        for one in judged:
+            if one.label == experiment.label:
+                write_claim(page, one)
     _write_how(page, experiments, results, failures)
     page.write(out / "index.html", f"Made by ilb {__version__}.{_again(experiments, results)}")
-    plain = {"labels": [experiment.label for experiment in experiments], **_plain(exhibits, judged, results)}
-    text = json.dumps(plain, indent=1, allow_nan=False)
-    (out / "reproduction.json").write_text(text + "\n")
+    plain = {
+        "labels": [experiment.label for experiment in experiments],
+        "scale": results.size.scale,
+        "claims": plain_claims(judged),
+        "tables": {
+            label: [
+                {"caption": t.caption, "header": list(t.header), "rows": [list(r) for r in t.rows]}
+                for t in exhibit.tables
+            ]
+            for label, exhibit in exhibits.items()
+        },
+    }
+    write_json(out / "reproduction.json", plain)
     return judged
 
 
-def _judged(judged: Sequence[Judged]) -> str:
-    return f" beside what this library gives, and {counted(len(judged), 'claim')} with a verdict" if judged else ""
-
-
-def _is_all(experiments: Sequence[Experiment]) -> bool:
+def _is_all(experiments: Sequence[AbstractExperiment]) -> bool:
     return {experiment.label for experiment in experiments} >= set(EXPERIMENTS)
 
 
-def _what(shown: Sequence[Experiment]) -> str:
+def _what(shown: Sequence[AbstractExperiment]) -> str:
     """Name what the report holds, which may be less than what earlier commands left in the directory."""
     if _is_all(shown):
         return "All tables and figures of the paper"
@@ -115,7 +123,7 @@ def _what(shown: Sequence[Experiment]) -> str:
     return f"This report holds {labels}" + (": tables and figures of the paper" if of_the_paper else "")
 
 
-def _again(experiments: Sequence[Experiment], results: Results) -> str:
+def _again(experiments: Sequence[AbstractExperiment], results: Results) -> str:
     """Give the command that makes the report again; experiments of one's own have none."""
     labels = [experiment.label for experiment in experiments]
     if not set(labels) <= set(EXPERIMENTS):
@@ -124,10 +132,10 @@ def _again(experiments: Sequence[Experiment], results: Results) -> str:
     return f" Make it again: ilb reproduce {named} --scale {results.size.scale:g}"
 
 
-def _counts(verdicts: Sequence[Verdict]) -> str:
+def count_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Count verdicts in a sentence.
 
-    >>> _counts(["holds", "holds", "does not hold"])
+    >>> count_verdicts(["holds", "holds", "does not hold"])
     '2 claims hold, 1 does not hold.'
     """
     parts: list[str] = []
@@ -138,50 +146,91 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(parts) + "." if parts else "No claim was tested."
 
 
-def _write_summary(page: Page, judged: Sequence[Judged], results: Results) -> None:
-    if results.size.effort < 1:
+def summarise(judged: Sequence[Judged]) -> list[str]:
+    """Count what counts, what it would be with the encoder's released width, and what does not count."""
+    said = [count_verdicts([j.judgement.verdict for j in judged if j.claim.counts])]
+    wide = [j.judgement.released_width for j in judged if j.claim.counts and j.judgement.released_width]
+    if wide:
+        verdicts = count_verdicts([combine(comparisons) for comparisons in wide])
+        said.append(
+            "The encoder is judged as printed, with hidden layers of width n. With the width 2n of the released code, "
+            f"which stands below each claim that depends on it and does not count: {verdicts}"
+        )
+    compared = [c for j in judged if j.claim.counts for c in j.judgement.comparisons]
+    without_worlds = sum(not c.worlds for c in compared)
+    if without_worlds:
+        said.append(
+            f"Sign flips could not be applied to {without_worlds} of {counted(len(compared), 'comparison')}, whose "
+            "means in each world were not kept: they are judged by Student's t alone."
+        )
+    for claims, why in (
+        ([j for j in judged if j.claim.by_construction], "so by construction, or say what another says"),
+        ([j for j in judged if j.claim.ours], "our own, about our recipe"),
+    ):
+        if claims:
+            said.append(f"Shown and not counted, because they are {why}: {counted(len(claims), 'claim')}.")
+    return said
+
+
+def write_summary(page: Page, judged: Sequence[Judged], size: Size) -> None:
+    """Write the counts, and all verdicts in one table."""
+    if size.effort < 1:
         page.paragraph(
-            f"This is a run at scale {results.size.scale:g}, with shortened logs, training and horizon: it shows that "
+            f"This is a run at scale {size.scale:g}, with shortened logs, training and horizon: it shows that "
             "everything works and says nothing about the paper."
         )
-    page.paragraph(_counts([j.judgement.verdict for j in judged]))
+    for sentence in summarise(judged):
+        page.paragraph(sentence)
     if judged:
-        rows = [[j.judgement.verdict, j.claim.says, j.label] for j in judged]
+        rows = [[j.shown_verdict, j.claim.says, j.label] for j in judged]
         page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
 
 
-def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, folded: bool) -> None:
+def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, is_regret: bool) -> None:
     for name, figure in exhibit.figures.items():
         save_figure(figure, out / f"{name}.png")
-        page.figure(svg_of(figure), FIGURE_CAPTION if folded else "")
+        page.figure(svg_of(figure), FIGURE_CAPTION if is_regret else "")
     for table in exhibit.tables:
-        caption = f"{table.caption}: mean ± standard error / median" if folded else ""
+        caption = f"{table.caption}: mean ± standard error / median" if is_regret else ""
         page.table(table.header, table.rows, folded=caption)
     for remark in exhibit.remarks:
         page.paragraph(remark)
 
 
-def _write_claim(page: Page, claim: Claim, judgement: Judgement) -> None:
-    among = len(judgement.comparisons)
+def write_claim(page: Page, judged: Judged) -> None:
+    """Write a claim with its verdict, and everything that was compared."""
+    _, claim, judgement = judged
+    among, wide = len(judgement.comparisons), judgement.released_width
     evidence = [f"{comparison.verdict(among)}: {comparison}" for comparison in judgement.comparisons]
+    if wide:
+        evidence.append(f"With the encoder's released width, which does not count: {combine(wide)}.")
+        evidence += [f"released width, {comparison.verdict(len(wide))}: {comparison}" for comparison in wide]
     evidence += [f"for contrast, {comparison.verdict()}: {comparison}" for comparison in judgement.contrasts]
-    text = f"{claim.says} ({claim.where})"
-    page.verdict(KINDS[judgement.verdict], judgement.verdict.capitalize() + ":", text, evidence, claim.remark)
+    if claim.by_construction:
+        evidence.append(f"Does not count: {claim.by_construction}")
+    if claim.ours:
+        evidence.append("Does not count: this sentence is ours and not the paper's.")
+    kind = KINDS[judgement.verdict] if claim.counts else "open"
+    shown = judged.shown_verdict
+    page.verdict(kind, f"{shown[0].upper()}{shown[1:]}:", f"{claim.says} ({claim.where})", evidence, claim.remark)
 
 
-def _write_how(page: Page, experiments: Sequence[Experiment], results: Results, failures: Sequence[Failure]) -> None:
+def _write_how(
+    page: Page, experiments: Sequence[AbstractExperiment], results: Results, failures: Sequence[Failure]
+) -> None:
     size = results.size
     page.heading("How it was run")
     page.paragraph(
         f"Scale {size.scale:g}: {_worlds(size)}; figures have {counted(size.instances, 'new instance')} in each, "
         f"{_rounds(experiments, size)}. All policies meet the same instances, contexts and rewards. Standard errors "
-        "are the larger of those over worlds and over instances; fits are compared seed by seed."
+        "are the larger of those over worlds and over instances; fits are compared seed by seed. A difference counts "
+        f"if Student's t and the sign flips of worlds agree, which takes {FEWEST_WORLDS} worlds at least."
     )
     parts = [(experiment.label, [experiment]) for experiment in experiments]
     page.table(
         ["experiment", "CPU minutes, with the fits it shares", "of them playing"],
         [
-            [name, *(f"{cpu_seconds(part, results, kind) / 60:.1f}" for kind in (None, PlayTask))]
+            [name, *(f"{cpu_seconds(part, results, with_fits) / 60:.1f}" for with_fits in (True, False))]
             for name, part in [*parts, ("all, each task once", list(experiments))]
         ],
     )
@@ -203,48 +252,55 @@ def _worlds(size: Size) -> str:
     )
 
 
-def _rounds(experiments: Sequence[Experiment], size: Size) -> str:
+def _rounds(experiments: Sequence[AbstractExperiment], size: Size) -> str:
     """Say how long instances are played: the usual horizon, and where it is another one."""
     usual = size.horizon()
-    figures = [experiment for experiment in experiments if isinstance(experiment, RegretFigure)]
-    others = [f for f in figures if size.horizon(f.horizon) != usual]
-    said = [f"{counted(size.horizon(f.horizon), 'round')} in {f.label}" for f in others]
-    return ", ".join([*([] if figures and len(others) == len(figures) else [counted(usual, "round")]), *said])
+    horizons = {e.label: size.horizon(e.horizon) for e in experiments if e.horizon is not None}
+    others = [f"{counted(rounds, 'round')} in {label}" for label, rounds in horizons.items() if rounds != usual]
+    return ", ".join([*([] if horizons and len(others) == len(horizons) else [counted(usual, "round")]), *others])
 
 
-def _tasks(experiments: Sequence[Experiment], results: Results) -> list[Any]:
+def _tasks(experiments: Sequence[AbstractExperiment], results: Results) -> list[AbstractTask]:
     return [task for wave in plan(experiments, results) for task in wave if task in results.store]
+
+
+def plain_claims(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Write judged claims as plain values; `read_claims` in `ilb_paper.rejudge` reads them."""
+    return [
+        {
+            "name": claim.name,
+            "label": label,
+            "says": claim.says,
+            "verdict": judgement.verdict,
+            "counts": claim.counts,
+            "by_construction": claim.by_construction,
+            "ours": claim.ours,
+            "comparisons": _plain_comparisons(judgement.comparisons),
+            "released_width": _plain_comparisons(judgement.released_width),
+            "contrasts": _plain_comparisons(judgement.contrasts),
+        }
+        for label, claim, judgement in judged
+    ]
+
+
+def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Leave out what is not finite; without degrees of freedom, the quantiles are those of the normal distribution."""
+    return [
+        {
+            "says": c.says,
+            "difference": _finite(c.difference),
+            "standard_error": _finite(c.standard_error),
+            "freedom": _finite(c.freedom),
+            "worlds": list(c.worlds),
+        }
+        for c in comparisons
+    ]
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
-    return [
-        {"says": c.says, "difference": _finite(c.difference), "standard_error": _finite(c.standard_error)}
-        for c in comparisons
-    ]
-
-
-def _plain(exhibits: dict[str, Exhibit], judged: Sequence[Judged], results: Results) -> dict[str, Any]:
-    return {
-        "scale": results.size.scale,
-        "claims": [
-            {
-                "name": j.claim.name,
-                "label": j.label,
-                "says": j.claim.says,
-                "verdict": j.judgement.verdict,
-                "comparisons": _plain_comparisons(j.judgement.comparisons),
-                "contrasts": _plain_comparisons(j.judgement.contrasts),
-            }
-            for j in judged
-        ],
-        "tables": {
-            label: [
-                {"caption": t.caption, "header": list(t.header), "rows": [list(r) for r in t.rows]} for t in e.tables
-            ]
-            for label, e in exhibits.items()
-        },
-    }
+def write_json(path: Path, plain: dict[str, Any]) -> None:
+    """Write the numbers of a report."""
+    path.write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n")

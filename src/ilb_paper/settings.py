@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,6 +18,7 @@ from ilb.environments.recording import Recording, UniformLogging, record
 from ilb.environments.synthetic import NOISES, REWARDS, SyntheticWorld, draw_world
 from ilb.environments.wrappers import ScaledContexts
 from ilb.models.latent import LatentModel
+from ilb.streams import Stream
 from ilb_paper.toy import draw_stationary_world
 
 TEST_INSTANCES = 500
@@ -33,6 +34,21 @@ class Recorded(NamedTuple):
 
 class Setting(Protocol):
     """A world for each seed, its logs, and where policies are played."""
+
+    kind: ClassVar[str]
+    """Part of the names of tasks and of what is stored: never changed."""
+    constant_columns: ClassVar[bool]
+    """Whether part of a context never varies within an instance: encoders then need other scalings and company."""
+
+    @property
+    def layers(self) -> int:
+        """The layers that networks are given: as in the paper, those of the emission."""
+        ...
+
+    @property
+    def linear_rewards(self) -> bool:
+        """Whether rewards are linear in z."""
+        ...
 
     @property
     def latent_dim(self) -> int:
@@ -86,6 +102,9 @@ class Synthetic:
     much in every coordinate (`shift_by`), as the released code has it. `context_noise_std` is added to every context.
     """
 
+    kind: ClassVar[str] = "Synthetic"
+    constant_columns: ClassVar[bool] = False
+
     layers: int = 2
     actions: int = 20
     noise: str = "gaussian"
@@ -100,9 +119,14 @@ class Synthetic:
     test_instances: int = TEST_INSTANCES
     latent_dim: int = 5
 
+    @property
+    def linear_rewards(self) -> bool:
+        """As asked for."""
+        return self.reward == "linear"
+
     def _clean(self, seed: int) -> SyntheticWorld:
         return draw_world(
-            jr.fold_in(jr.key(seed), 0),
+            Stream.WORLD.key(seed),
             latent_dim=self.latent_dim,
             layers=self.layers,
             actions=self.actions,
@@ -126,7 +150,7 @@ class Synthetic:
         if not self.latent_shift:
             return world
         shift_by: Any = self.shift_by
-        return Shift(self.latent_shift, shift_by).apply(jr.fold_in(jr.key(seed), 4), world)
+        return Shift(self.latent_shift, shift_by).apply(Stream.PERTURBATION.key(seed), world)
 
     def oracle(self, seed: int) -> LatentModel:
         """Give the truth, which knows nothing of noise on the contexts or of a shift."""
@@ -153,6 +177,8 @@ class Synthetic:
 
 class _PlayedAsLogged(ABC):
     """Settings in which nothing happens only while playing: the world of the logs is the world of the policies."""
+
+    linear_rewards: ClassVar[bool] = True
 
     @abstractmethod
     def world(self, seed: int) -> AbstractEnvironment:
@@ -182,6 +208,9 @@ class Adcb(_PlayedAsLogged):
     It has no layers of its own: `layers` is that of the networks which are fitted to it. They have 9 latent dimensions:
     the amyloid ratio, and the indicators of seven races and of sex that the paper counts into Z.
     """
+
+    kind: ClassVar[str] = "Adcb"
+    constant_columns: ClassVar[bool] = True
 
     layers: int = 2
     latent_noise_std: float = 0.02
@@ -217,6 +246,10 @@ class Adcb(_PlayedAsLogged):
 class Stationary(_PlayedAsLogged):
     """The toy of app:synthetic_stationary: contexts that never change, 500 logged rows for the warm start."""
 
+    kind: ClassVar[str] = "Stationary"
+    constant_columns: ClassVar[bool] = True
+    layers: ClassVar[int] = 2
+
     actions: int = 10
     latent_dim: int = 5
     reward_std: float = 0.25
@@ -226,7 +259,7 @@ class Stationary(_PlayedAsLogged):
 
     def world(self, seed: int) -> AbstractEnvironment:
         """Draw the parameters of the arms."""
-        key = jr.fold_in(jr.key(seed), 0)
+        key = Stream.WORLD.key(seed)
         return draw_stationary_world(key, actions=self.actions, context_dim=self.latent_dim, reward_std=self.reward_std)
 
     def contexts(self) -> Stationary:
@@ -251,7 +284,7 @@ def _adcb(latent_noise_std: float, rewards: Any, context: Any, reward_std: float
 def _record(setting: Any, seed: int) -> Recorded:
     """Record once for all the tasks of a process that need the same logs."""
     world, logging = setting.world(seed), UniformLogging(setting.actions)
-    key_training, key_test = (jr.fold_in(jr.key(seed), number) for number in (2, 3))
+    key_training, key_test = (stream.key(seed) for stream in (Stream.TRAINING_LOGS, Stream.TEST_LOGS))
     return Recorded(
         record(key_training, world, logging, setting.instances, setting.length),
         record(key_test, world, logging, setting.test_instances, setting.length),
@@ -266,4 +299,4 @@ def describe_setting(setting: Any) -> str:
     """
     default = asdict(type(setting)())
     changed = {name: value for name, value in asdict(setting).items() if value != default[name]}
-    return f"{type(setting).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+    return f"{setting.kind}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"

@@ -14,32 +14,32 @@ import numpy as np
 import pyarrow as pa
 
 from ilb.environments.wrappers import FixedInstance
+from ilb.estimates import Estimate
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.online.latent import cpg
 from ilb.simulation import simulate
+from ilb.streams import Stream
 from ilb.theory import cpg_regret_bound, gaps
 from ilb_paper.settings import Adcb, Synthetic
-from ilb_paper.tasks import Outcome, Task
+from ilb_paper.tasks import AbstractTask, Outcome
 
 
 @dataclass(frozen=True)
-class LatentSampleTask:
+class LatentSampleTask(AbstractTask):
     """Draw the latent states of many instances."""
+
+    kind: ClassVar[str] = "LatentSampleTask"
+    revision: ClassVar[int] = 2
 
     setting: Adcb
     instances: int
     seed: int = 0
-    revision: ClassVar[int] = 2
 
-    def needs(self) -> tuple[Task, ...]:
-        """Nothing."""
-        return ()
-
-    def shortcut(self) -> None:
-        """None."""
+    @property
+    def title(self) -> str:
+        return "a latent sample"
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
-        """Draw."""
         del inputs
         world = self.setting.world(self.seed)
         keys = jr.split(jr.key(self.seed), self.instances)
@@ -47,17 +47,19 @@ class LatentSampleTask:
         return Outcome(pa.table({"z": np.asarray(states)[:, 0].astype(np.float64)}))
 
     def weight(self) -> float:
-        """Next to nothing."""
         return 1.0
 
 
 @dataclass(frozen=True)
-class BoundTask:
+class BoundTask(AbstractTask):
     r"""Play CPG many times for each of some latent states, with predictions off by $\epsilon$, and take the bound.
 
     The emission is inverted exactly; every predicted reward is `model_error` too high or too low, by a coin for each
     action. That is what thm:regret allows a model to be off by.
     """
+
+    kind: ClassVar[str] = "BoundTask"
+    revision: ClassVar[int] = 3
 
     setting: Synthetic
     model_error: float
@@ -65,20 +67,16 @@ class BoundTask:
     runs: int
     horizon: int
     seed: int = 0
-    revision: ClassVar[int] = 3
 
-    def needs(self) -> tuple[Task, ...]:
-        """Nothing."""
-        return ()
-
-    def shortcut(self) -> None:
-        """None."""
+    @property
+    def title(self) -> str:
+        return "regret beside its bound"
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Play and bound, state by state."""
         del inputs
         world, oracle = self.setting.world(self.seed), self.setting.oracle(self.seed)
-        key_states, key_signs, key_play = jr.split(jr.fold_in(jr.key(self.seed), 7), 3)
+        key_states, key_signs, key_play = jr.split(Stream.THEORY.key(self.seed), 3)
         policy = cpg(_mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))))
         variance = float(oracle.noise.encoding_covariance[0, 0])
         columns: dict[str, list[float]] = {"gap": [], "regret": [], "regret_se": [], "bound": [], "most": []}
@@ -86,17 +84,16 @@ class BoundTask:
             instance = world.sample_instance(jr.fold_in(key_states, number))
             key = jr.fold_in(key_play, number)
             history = simulate(key, FixedInstance(world, instance), policy, self.runs, self.horizon)
-            total = history.regret.sum(axis=1, dtype=np.float64)
+            total = Estimate.of(history.regret.sum(axis=1, dtype=np.float64))
             means = world.mean_rewards(instance)
             columns["gap"].append(float(gaps(means).smallest))
-            columns["regret"].append(float(total.mean()))
-            columns["regret_se"].append(float(total.std(ddof=1) / np.sqrt(self.runs)))
+            columns["regret"].append(total.value)
+            columns["regret_se"].append(total.standard_error)
             columns["most"].append(self.horizon * float(gaps(means).largest))
             columns["bound"].append(float(cpg_regret_bound(means, variance, self.horizon, self.model_error)))
         return Outcome(pa.table(columns))
 
     def weight(self) -> float:
-        """Go by rounds."""
         return 3 + self.instances * (0.05 + self.runs * self.horizon * 1e-6)
 
 

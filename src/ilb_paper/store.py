@@ -19,11 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ilb.errors import IlbError, ModelFileError
-from ilb.models.latent import LatentModel
-from ilb.models.recurrent import RecurrentRegression
 from ilb.models.storage import MANIFEST
-from ilb_paper.learners import RECURRENT, Fitted
-from ilb_paper.tasks import FitTask, Outcome, Task, content_of, hash_of
+from ilb_paper.learners import Fitted
+from ilb_paper.tasks import AbstractTask, Outcome, content_of, hash_of
 
 KEY = b"ilb"
 UNREADABLE = (OSError, KeyError, TypeError, ValueError, pa.ArrowException)
@@ -38,13 +36,13 @@ class Store:
         self.path = path
         self._found_whole: dict[Path, Signature] = {}
 
-    def _table_file(self, task: Task) -> Path:
+    def _table_file(self, task: AbstractTask) -> Path:
         return self.path / "results" / f"{hash_of(task)}.parquet"
 
-    def _models_directory(self, task: Task) -> Path:
+    def _models_directory(self, task: AbstractTask) -> Path:
         return self.path / "models" / hash_of(task)
 
-    def __contains__(self, task: Task) -> bool:
+    def __contains__(self, task: AbstractTask) -> bool:
         """Say whether the outcome is here and whole, by reading it once; what can't be read is computed anew."""
         file = self._table_file(task)
         if not file.is_file():
@@ -61,22 +59,20 @@ class Store:
             return False
         return True
 
-    def _model_directories(self, task: Task) -> list[Path]:
-        seeds = task.seeds if isinstance(task, FitTask) else ()
-        return [self._models_directory(task) / str(seed) for seed in seeds]
+    def _model_directories(self, task: AbstractTask) -> list[Path]:
+        return [self._models_directory(task) / str(seed) for seed in task.model_seeds]
 
-    def _signature(self, task: Task) -> Signature:
+    def _signature(self, task: AbstractTask) -> Signature:
         models = [file for directory in self._model_directories(task) for file in sorted(directory.glob("*"))]
         states = [(file, file.stat()) for file in (self._table_file(task), *models)]
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
-    def put(self, task: Task, outcome: Outcome) -> None:
+    def put(self, task: AbstractTask, outcome: Outcome) -> None:
         """Keep an outcome: models first, then the table that vouches for them."""
-        if outcome.models and isinstance(task, FitTask):
-            directory = self._models_directory(task)
-            shutil.rmtree(directory, ignore_errors=True)
-            for seed, model in zip(task.seeds, outcome.models, strict=True):
-                model.save(directory / str(seed))
+        if outcome.models:
+            shutil.rmtree(self._models_directory(task), ignore_errors=True)
+            for directory, model in zip(self._model_directories(task), outcome.models, strict=True):
+                model.save(directory)
         about = {"content": content_of(task), "cpu_seconds": outcome.cpu_seconds, "warnings": list(outcome.warnings)}
         table = outcome.table.replace_schema_metadata({KEY: json.dumps(about).encode()})
         file = self._table_file(task)
@@ -85,7 +81,7 @@ class Store:
         pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
         draft.replace(file)
 
-    def table(self, task: Task) -> pa.Table:
+    def table(self, task: AbstractTask) -> pa.Table:
         """Read the table of a task that is done; one that was damaged meanwhile is an error that names the file."""
         file = self._table_file(task)
         try:
@@ -95,18 +91,15 @@ class Store:
         except UNREADABLE as error:
             raise _damaged(file, error) from error
 
-    def about(self, task: Task) -> dict[str, Any]:
+    def about(self, task: AbstractTask) -> dict[str, Any]:
         """Read what the outcome says of itself, without its rows."""
         about: dict[str, Any] = json.loads(pq.read_schema(self._table_file(task)).metadata[KEY])
         return about
 
-    def get(self, task: Task) -> Outcome:
+    def get(self, task: AbstractTask) -> Outcome:
         """Read an outcome with its models, to start another task from."""
-        models: tuple[Fitted, ...] = ()
-        if isinstance(task, FitTask):
-            kind = RecurrentRegression if task.learner in RECURRENT else LatentModel
-            models = tuple(_load_whole(kind, directory) for directory in self._model_directories(task))
-        return Outcome(self.table(task), models)
+        models = (_load_whole(task, directory) for directory in self._model_directories(task))
+        return Outcome(self.table(task), tuple(models))
 
 
 def _read_checked(file: Path) -> pa.Table:
@@ -120,10 +113,10 @@ def _has_its_arrays(directory: Path) -> bool:
     return bool(hashlib.sha256((directory / arrays["file"]).read_bytes()).hexdigest() == arrays["sha256"])
 
 
-def _load_whole(kind: type[LatentModel] | type[RecurrentRegression], directory: Path) -> Fitted:
+def _load_whole(task: AbstractTask, directory: Path) -> Fitted:
     """Load a model; one that can't be loaded loses its manifest, without which it does not count as stored."""
     try:
-        return kind.load(directory)
+        return task.load_model(directory)
     except (OSError, ModelFileError) as error:
         manifest = directory / MANIFEST
         if manifest.is_file():

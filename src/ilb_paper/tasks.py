@@ -10,20 +10,22 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
-import jax.random as jr
 import numpy as np
 import pyarrow as pa
 
 from ilb.errors import IlbWarning
 from ilb.offline.training import describe_recipe
 from ilb.simulation import simulate
+from ilb.streams import Stream
 from ilb.version import __version__
-from ilb_paper.learners import ENCODERS, Fitted, learn, recipe_of, reward_of
+from ilb_paper.learners import LEARNERS, Fitted, Lesson
 from ilb_paper.players import build_player
 from ilb_paper.settings import Setting, describe_setting
 
@@ -31,7 +33,6 @@ CURVE_POINTS = 48
 """Rounds at which the regret of every instance is kept, besides those that tables and claims ask for."""
 
 MARKED_ROUNDS = (10, 20, 40, 50, 100, 200, 500, 1000, 2000)
-PLAYING_KEY = 5
 
 
 @dataclass(frozen=True)
@@ -44,57 +45,83 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-class Task(Protocol):
-    """A frozen value that can be run."""
+class AbstractTask(ABC):
+    """A frozen dataclass that can be run, and says of itself what the store, the runner and the report need to know."""
 
+    setting: Setting
+    kind: ClassVar[str]
+    """Part of its hash, and so of every stored outcome: never changed."""
     revision: ClassVar[int]
     """Raised when a change of the code changes numbers: outcomes of another revision are computed anew."""
+    is_fit: ClassVar[bool] = False
+    """Fits and plays are counted apart."""
 
-    def needs(self) -> tuple[Task, ...]:
-        """Name the tasks whose outcomes this one starts from."""
-        ...
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it does, in a few words."""
 
-    def shortcut(self) -> Task | None:
-        """Name a task, if there is one, whose outcome saves work without changing this one's."""
-        ...
-
+    @abstractmethod
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Do the work; `inputs` are the outcomes of `needs`, in that order, and of `shortcut`, if it is there."""
-        ...
 
+    @abstractmethod
     def weight(self) -> float:
         """Estimate the CPU seconds, for the time left and the order of work."""
-        ...
+
+    def needs(self) -> tuple[AbstractTask, ...]:
+        """Name the tasks whose outcomes this one starts from."""
+        return ()
+
+    def shortcut(self) -> AbstractTask | None:
+        """Name a task, if there is one, whose outcome saves work without changing this one's."""
+        return None
+
+    def earlier(self) -> tuple[AbstractTask, ...]:
+        """Name the tasks that come before this one: those it needs, and the shortcut."""
+        shortcut = self.shortcut()
+        return (*self.needs(), *(() if shortcut is None else (shortcut,)))
+
+    def recipes(self) -> Sequence[Any]:
+        """Give what the outcome depends on besides the fields: a changed recipe is another task."""
+        return ()
+
+    @property
+    def first_seed(self) -> int:
+        """The first of its worlds: a run cut short shall have every line, if from fewer worlds."""
+        return 0
+
+    @property
+    def model_seeds(self) -> tuple[int, ...]:
+        """The seeds for which it leaves a model each."""
+        return ()
+
+    def load_model(self, directory: Path) -> Fitted:
+        """Read one of its models back."""
+        raise NotImplementedError(f"{self.title} leaves no model in {directory}")
 
 
-def content_of(task: Any) -> dict[str, Any]:
+def content_of(task: AbstractTask) -> dict[str, Any]:
     """Write a task as plain values: what its hash is made of."""
-    content = {"task": type(task).__name__, "ilb": __version__, "revision": task.revision, **_plain(task)}
-    if isinstance(task, FitTask):
-        recipes = (factory(task.learner, task.setting, task.effort) for factory in (recipe_of, reward_of))
-        content["recipes"] = [describe_recipe(recipe) if recipe is not None else None for recipe in recipes]
-    content["needs"] = [hash_of(need) for need in task.needs()]
-    return content
-
-
-def _plain(value: Any) -> Any:
-    plain = asdict(value)
-    if "setting" in plain:
-        plain["setting"] = {"kind": type(value.setting).__name__, **plain["setting"]}
-    return plain
-
-
-def hash_of(task: Any) -> str:
-    """Name a task by its content."""
-    return _hash_of(task)
+    plain: dict[str, Any] = asdict(task)  # type: ignore[call-overload]
+    return {
+        "task": task.kind,
+        "ilb": __version__,
+        "revision": task.revision,
+        **plain,
+        "setting": {"kind": task.setting.kind, **plain["setting"]},
+        "recipes": [describe_recipe(recipe) for recipe in task.recipes()],
+        "needs": [hash_of(need) for need in task.needs()],
+    }
 
 
 @lru_cache(maxsize=4096)
-def _hash_of(task: Hashable) -> str:
+def hash_of(task: AbstractTask) -> str:
+    """Name a task by its content."""
     return hashlib.sha256(json.dumps(content_of(task), sort_keys=True).encode()).hexdigest()[:20]
 
 
-def run_task(task: Task, inputs: Sequence[Outcome]) -> Outcome:
+def run_task(task: AbstractTask, inputs: Sequence[Outcome]) -> Outcome:
     """Run a task, measure its CPU time, and keep what the library warned of instead of printing it."""
     began = time.process_time()
     with warnings.catch_warnings(record=True) as caught:
@@ -105,29 +132,35 @@ def run_task(task: Task, inputs: Sequence[Outcome]) -> Outcome:
 
 
 @dataclass(frozen=True)
-class FitTask:
+class FitTask(AbstractTask):
     """Learn one model for each seed, all at once, and score them on unseen instances."""
+
+    kind: ClassVar[str] = "FitTask"
+    revision: ClassVar[int] = 2
+    is_fit: ClassVar[bool] = True
 
     setting: Setting
     learner: str
     seeds: tuple[int, ...]
     effort: float = 1.0
-    revision: ClassVar[int] = 2
 
-    def needs(self) -> tuple[Task, ...]:
-        """Nothing: logs are recorded on the way."""
-        return ()
+    @property
+    def title(self) -> str:
+        return f"fit {self.learner}"
 
     def shortcut(self) -> FitTask | None:
         """The fit of the same encoder to the same contexts with other rewards."""
         same = replace(self, setting=self.setting.contexts())
-        return same if self.learner in ENCODERS and same != self else None
+        return same if LEARNERS[self.learner].learns_encoders and same != self else None
+
+    def recipes(self) -> Sequence[Any]:
+        return LEARNERS[self.learner].recipes(self.setting, self.effort)
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Record, fit, score; with an encoder to start from, only rewards are fitted."""
         recorded = [self.setting.record(seed) for seed in self.seeds]
         encoded = inputs[0].models if inputs else ()
-        learned = learn(self.learner, self.setting, recorded, self.seeds, self.effort, encoded)
+        learned = LEARNERS[self.learner].fit(Lesson(self.setting, recorded, self.seeds, self.effort, encoded))
         before = inputs[0].table["fit_cpu_seconds"].to_pylist() if inputs else [0.0] * len(self.seeds)
         columns: dict[str, list[Any]] = {
             "setting": [describe_setting(self.setting)] * len(self.seeds),
@@ -148,17 +181,27 @@ class FitTask:
         """Go by what each learner takes for a seed at full size on one core."""
         if self.shortcut() is not None:
             return 6.0
-        seconds = FIT_SECONDS.get(self.learner, 10.0)
-        return (8 + seconds * len(self.seeds) * self.effort) * (1.0 if getattr(self.setting, "layers", 2) < 4 else 1.6)
+        seconds = LEARNERS[self.learner].seconds
+        return (8 + seconds * len(self.seeds) * self.effort) * (1.0 if self.setting.layers < 4 else 1.6)
 
+    @property
+    def first_seed(self) -> int:
+        return min(self.seeds)
 
-FIT_SECONDS: Mapping[str, float] = {"LVM (ours)": 2.0, "LVM (paper)": 10.0, "VAE": 2.5, "Regression": 9.0}
-"""CPU seconds a seed, roughly, for the progress display."""
+    @property
+    def model_seeds(self) -> tuple[int, ...]:
+        return self.seeds
+
+    def load_model(self, directory: Path) -> Fitted:
+        return LEARNERS[self.learner].load(directory)
 
 
 @dataclass(frozen=True)
-class PlayTask:
+class PlayTask(AbstractTask):
     """Play one policy on one model, in the worlds of some seeds; every policy meets the same instances there."""
+
+    kind: ClassVar[str] = "PlayTask"
+    revision: ClassVar[int] = 3
 
     setting: Setting
     policy: str
@@ -168,16 +211,16 @@ class PlayTask:
     horizon: int
     effort: float = 1.0
     fit_seeds: tuple[int, ...] = field(default=())
-    revision: ClassVar[int] = 3
 
-    def needs(self) -> tuple[Task, ...]:
-        """The fits of the model, if it is learned, and the recurrent net if the policy is that."""
-        if self.model in ("", "oracle"):
+    @property
+    def title(self) -> str:
+        return f"play {self.policy} on {self.model}" if self.model not in ("", self.policy) else f"play {self.policy}"
+
+    def needs(self) -> tuple[AbstractTask, ...]:
+        """The fits of the model, if it is a learner's."""
+        if self.model not in LEARNERS:
             return ()
         return (FitTask(self.setting.offline(), self.model, self.fit_seeds or self.seeds, self.effort),)
-
-    def shortcut(self) -> None:
-        """None."""
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Build the policy for each world and play."""
@@ -186,8 +229,8 @@ class PlayTask:
         pieces = []
         for seed in self.seeds:
             policy = build_player(self.policy, self.model, self.setting, seed, fitted.get(seed), self.horizon)
-            key = jr.fold_in(jr.key(seed), PLAYING_KEY)
-            history = simulate(key, self.setting.playground(seed), policy, self.instances, self.horizon)
+            playground = self.setting.playground(seed)
+            history = simulate(Stream.PLAYING.key(seed), playground, policy, self.instances, self.horizon)
             regret = history.cumulative_regret()[:, rounds - 1].astype(np.float32)
             pieces.append(
                 pa.table(
@@ -212,6 +255,10 @@ class PlayTask:
     def weight(self) -> float:
         """Go by rounds, and a second of compiling."""
         return 1 + len(self.seeds) * self.instances * self.horizon * 1.5e-6
+
+    @property
+    def first_seed(self) -> int:
+        return min(self.seeds)
 
 
 def kept_rounds(horizon: int) -> np.ndarray:

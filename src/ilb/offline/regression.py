@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -104,6 +104,10 @@ class RegressionRecipe:
     training: Schedule = field(
         default_factory=lambda: Schedule(200, CosineAdam(0.01, weight_decay=1e-3), score_every=25),
     )
+
+    def shortened(self, effort: float) -> Self:
+        """Train with `effort` times the steps, for a look in passing."""
+        return replace(self, training=self.training.shortened(effort))
 
 
 def fit_regression(

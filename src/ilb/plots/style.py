@@ -60,32 +60,3 @@ def look_of(policy: str) -> dict[str, Any]:
     """Give the plotting arguments of a policy; unknown ones are grey."""
     colour, line = LOOK.get(policy, (GREY, "-"))
     return {"color": colour, "linestyle": line}
-
-
-SERIES: tuple[dict[str, Any], ...] = tuple(
-    {"color": colour, "linestyle": line}
-    for line, colours in (("-", (BLUE, ORANGE, GREEN, RED)), ("--", (PURPLE, SKY, BLACK, BROWN)))
-    for colour in colours
-)
-"""Looks for lines that are not policies, in order."""
-
-RELEASED_COLOURS = {"FPG (released)": SKY, "FPG-TS (released)": YELLOW}
-"""Where the line tells the model, the released variants need colours of their own."""
-
-MODEL_LINES: dict[str, Any] = {
-    "LVM (paper)": "-",
-    "LVM (ours)": (0, (5, 1.2)),
-    "LVM (released width)": (0, (3, 1, 1, 1)),
-    "VAE": (0, (1, 1)),
-    "VAE (released)": (0, (1, 2.5)),
-    "oracle": (0, (6, 2, 1, 2)),
-}
-"""The line of each model: in figures with several models, colour tells the policy and the line tells the model."""
-
-
-def line_of(policy: str, model: str) -> dict[str, Any]:
-    """Give the plotting arguments of a policy on a model; without a model, those of the policy."""
-    look = look_of(policy)
-    if policy in RELEASED_COLOURS:
-        look = {"color": RELEASED_COLOURS[policy], "linestyle": "-"}
-    return look if model not in MODEL_LINES else {**look, "linestyle": MODEL_LINES[model]}

@@ -23,9 +23,9 @@ from ilb_paper.catalogue import (
     thm_id_latent,
     thm_regret,
 )
-from ilb_paper.experiment import Experiment
+from ilb_paper.experiment import AbstractExperiment
 
-_ALL: tuple[Experiment, ...] = (
+_ALL: tuple[AbstractExperiment, ...] = (
     tab_test.EXPERIMENT,
     table_fit_results.SYNTHETIC,
     table_fit_results.ADCB,
@@ -48,5 +48,5 @@ _ALL: tuple[Experiment, ...] = (
     thm_id_latent.EXPERIMENT,
 )
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.label: experiment for experiment in _ALL}
+EXPERIMENTS: dict[str, AbstractExperiment] = {experiment.label: experiment for experiment in _ALL}
 """Every experiment by its label, in the order of the report."""

@@ -88,7 +88,8 @@ EMISSION_NOISE: dict[tuple[str, float], Triple] = {
 }
 
 NOTHING: Triple = (None, None, None)
-LEARNERS = (PAPER, OURS, VAE, REGRESSION)
+LEARNERS = (PAPER, PAPER_WIDE, OURS, VAE, REGRESSION)
+"""The paper's own, its encoder with the printed and with the released width; and ours."""
 
 
 def synthetic_rows() -> tuple[ScoreRow, ...]:
@@ -117,7 +118,7 @@ def adcb_rows() -> tuple[ScoreRow, ...]:
     noisy = tuple(
         _row(Adcb(latent_noise_std=0.1, rewards="released", context=context), learner, (says, 2, 200), {})
         for context, says in (("nine", "released, noise 0.1"), ("without_age", "released, noise 0.1, no Age"))
-        for learner in (PAPER, OURS, VAE)
+        for learner in (PAPER, PAPER_WIDE, OURS, VAE)
     )
     plain = tuple(
         _row(Adcb(rewards=rewards), MEAN_CONTEXTS, (rewards, 2, 200), {}) for rewards in ("released", "printed")
@@ -134,12 +135,6 @@ def _row(
     layers, length = describe[-2:]
     paper = printed.get(learner, {}).get((int(layers), int(length)), NOTHING)
     return ScoreRow(setting, learner, (learner, *map(str, describe)), paper)
-
-
-RELEASED = (PAPER_WIDE, VAE_RELEASED, REGRESSION_SORTED)
-"""What the released code does otherwise than the paper says."""
-
-MAIN_LEARNERS = (*LEARNERS, *RELEASED, TRUE_ENCODER, MEAN_CONTEXTS)
 
 
 def main_rows() -> tuple[ScoreRow, ...]:

@@ -4,7 +4,7 @@ from ilb_paper.catalogue.fit_rows import main_rows
 from ilb_paper.claims import Claim, Comparison, better_score, compare_fits, high_score, no_worse_than
 from ilb_paper.experiment import ScoreTable
 from ilb_paper.learners import MEAN_CONTEXTS, PAPER, REGRESSION, REGRESSION_SORTED, TRUE_ENCODER, VAE
-from ilb_paper.results import Results
+from ilb_paper.results import Results, common_worlds
 from ilb_paper.settings import Synthetic
 
 TWO, FOUR = Synthetic(), Synthetic(layers=4)
@@ -33,23 +33,22 @@ def _high_mcc(results: Results, learner: str, setting: Synthetic) -> Comparison:
 def _loses_more(results: Results) -> list[Comparison]:
     found = []
     for metric, name in (("best_action", "% best"), ("reward_r2", "R²")):
-        two, four = (
-            {learner: results.scores(setting, learner, metric) for learner in (VAE, PAPER)} for setting in (TWO, FOUR)
+        vae_two, vae_four, two, four = common_worlds(
+            *(results.scores(setting, learner, metric) for learner in (VAE, PAPER) for setting in (TWO, FOUR))
         )
         found += [
             better_score(results, metric, (TWO, learner), (FOUR, learner), f"{name} of {learner}, L = 2 minus L = 4")
             for learner in (VAE, PAPER)
         ]
-        more = (two[VAE] - four[VAE]) - (two[PAPER] - four[PAPER])
+        more = (vae_two - vae_four) - (two - four)
         found.append(compare_fits(f"loss of {name} from L = 2 to 4: VAE minus LVM", more))
     return found
 
 
 def _finds_more(results: Results, better: str, worse: str, metric: str = "best_action") -> Comparison:
-    often, seldom = results.scores(TWO, better, "best_action"), results.scores(TWO, worse, metric)
-    common = min(len(often), len(seldom))
+    often, seldom = common_worlds(results.scores(TWO, better, "best_action"), results.scores(TWO, worse, metric))
     averaged = " over all prefixes" if metric != "best_action" else ""
-    return compare_fits(f"% best of {better} minus {worse}{averaged}", often[:common] - seldom[:common])
+    return compare_fits(f"% best of {better} minus {worse}{averaged}", often - seldom)
 
 
 def _comparable(results: Results, one: str, other: str) -> Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -113,6 +113,11 @@ class PaperRecipe:
     training: Schedule = field(
         default_factory=lambda: Schedule(20_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=500)
     )
+
+    def shortened(self, effort: float) -> Self:
+        """Train with `effort` times the steps, for a look in passing."""
+        head, whole = self.head_training.shortened(effort), self.training.shortened(effort)
+        return replace(self, head_training=head, training=whole)
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent

@@ -10,7 +10,7 @@ thousand, and nothing that is learned belongs to a particular instance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Self
 
@@ -183,6 +183,10 @@ class TiedRecipe:
     def deep(cls) -> Self:
         """Give the recipe for deeper emissions: one layer more, and three times the work of the default."""
         return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
+
+    def shortened(self, effort: float) -> Self:
+        """Train with `effort` times the steps, for a look in passing."""
+        return replace(self, training=self.training.shortened(effort))
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent

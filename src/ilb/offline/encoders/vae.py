@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -122,6 +122,10 @@ class VAERecipe:
     epochs: int = 100
     patience: int = 5
     validation_share: float = 0.1
+
+    def shortened(self, effort: float) -> Self:
+        """Train with `effort` times the epochs, for a look in passing."""
+        return replace(self, epochs=max(1, round(self.epochs * effort)))
 
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent

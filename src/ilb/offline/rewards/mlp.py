@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Self
 
@@ -79,6 +79,10 @@ class MLPRewardRecipe:
     def decayed(cls) -> Self:
         """Give the recipe for few instances: a hundred times the printed decay, everything else the same."""
         return cls(training=Schedule(20_000, Adam(weight_decay=1e-2), score_every=100, patience=10))
+
+    def shortened(self, effort: float) -> Self:
+        """Train with `effort` times the steps, for a look in passing."""
+        return replace(self, training=self.training.shortened(effort))
 
     def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         """Train one network for each key and task, all in one compiled program."""

@@ -1,0 +1,149 @@
+"""Judge a finished reproduction anew, by the rules and marks of this version, without running anything.
+
+    python -m ilb_paper.rejudge docs/results/reproduction/reproduction.json
+
+reads the comparisons in the file, gives every claim its verdict anew, and writes verdicts and counts into the file and
+into the `index.html` beside it; figures and tables stay as they are. It prints the counts, and a table of the claims
+that are undecided. What the file does not hold can't be judged: see `_from_earlier_version`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ilb.errors import IlbError
+from ilb.logs.messages import counted
+from ilb.report.page import Page
+from ilb_paper.catalogue import EXPERIMENTS
+from ilb_paper.claims import Comparison, Judgement
+from ilb_paper.report import Judged, plain_claims, summarise, write_claim, write_json, write_summary
+from ilb_paper.results import Size
+
+Plain = dict[str, Any]
+
+
+def rejudge(file: Path) -> list[Judged]:
+    """Write verdicts anew into a `reproduction.json` and the page beside it; give the judged claims."""
+    plain = json.loads(file.read_text())
+    judged = read_claims(plain)
+    plain["claims"] = plain_claims(judged)
+    write_json(file, plain)
+    page = file.with_name("index.html")
+    page.write_text(_with_verdicts(page.read_text(encoding="utf-8"), judged, Size(plain["scale"])), encoding="utf-8")
+    return judged
+
+
+def read_claims(plain: Plain) -> list[Judged]:
+    """Read the comparisons of a report; words and marks of the claims are those of the catalogue."""
+    stored = plain["claims"]
+    if any("worlds" not in comparison for claim in stored for comparison in claim["comparisons"]):
+        stored = _from_earlier_version(stored, Size(plain["scale"]))
+    known = {claim.name: (label, claim) for label, one in EXPERIMENTS.items() for claim in one.claims}
+    unknown = [claim["name"] for claim in stored if claim["name"] not in known]
+    if unknown:
+        raise IlbError(f"the catalogue has no claim {unknown[0]!r}: this file is not one of `ilb reproduce`.")
+    kinds = ("comparisons", "released_width", "contrasts")
+    return [
+        Judged(*known[claim["name"]], Judgement(*(tuple(map(_comparison, claim[kind])) for kind in kinds)))
+        for claim in stored
+    ]
+
+
+def _comparison(plain: Plain) -> Comparison:
+    difference, error = (math.nan if plain[key] is None else plain[key] for key in ("difference", "standard_error"))
+    freedom = math.inf if plain["freedom"] is None else plain["freedom"]
+    return Comparison(plain["says"], difference, error, freedom, tuple(plain["worlds"]))
+
+
+def _from_earlier_version(stored: Sequence[Plain], size: Size) -> list[Plain]:
+    """Read claims of a file that has neither the means of worlds nor degrees of freedom.
+
+    Sign flips can't be applied to it. The degrees of freedom are at least those of the worlds, which are taken. Claims
+    whose evidence has changed since get what the file has of it: MAB plays the same games under any latent noise and
+    counts once; the released width stood among the contrasts; and where our recipe was judged for thm:id_latent, the
+    paper's, if it is there, takes its place. It was not swept, so that one claim is left out.
+    """
+    amended: list[Plain] = []
+
+    def add(name: str, comparisons: list[Plain], contrasts: list[Plain], released_width: Sequence[Plain] = ()) -> None:
+        lists = {"comparisons": comparisons, "released_width": released_width, "contrasts": contrasts}
+        amended.append({"name": name, **lists})
+
+    for claim in stored:
+        name, unknown = claim["name"], {"freedom": len(size.seeds) - 1.0, "worlds": []}
+        comparisons, contrasts = ([{**unknown, **c} for c in claim[kind]] for kind in ("comparisons", "contrasts"))
+        if name == "mab-gets-low-regret-in-the-end":
+            add(name, comparisons[:1], contrasts)
+        elif name == "learned-bias-is-small":
+            add(name, comparisons, contrasts[2:], released_width=contrasts[:2])
+        elif name == "recovery-improves-with-data":
+            add(f"our-{name}", [{**c, "freedom": 4.0} for c in comparisons], contrasts)  # of five fits
+        elif name == "latent-state-is-recovered":
+            add(name, contrasts[:1], contrasts[1:])
+            add("our-recipe-recovers-the-latent-state", comparisons, [])
+        else:
+            add(name, comparisons, contrasts)
+    return amended
+
+
+def _with_verdicts(page: str, judged: Sequence[Judged], size: Size) -> str:
+    """Put verdicts anew into a page that `write_report` wrote: below its lead, and at the end of every section."""
+    head, *sections = re.split(r"(?=<h2)", page)
+    summary = Page("")
+    write_summary(summary, judged, size)
+    head = re.sub(r"\d+ claims? with a verdict", f"{counted(len(judged), 'claim')} with a verdict", head)
+    head = re.sub(
+        r'(<p class="lead">.*?</p>).*(<nav>)',
+        lambda found: found[1] + "".join(summary.parts) + found[2],
+        head,
+        flags=re.DOTALL,
+    )
+    return head + "".join(_with_claims(section, judged) for section in sections)
+
+
+def _with_claims(section: str, judged: Sequence[Judged]) -> str:
+    label = re.match(r'<h2 id="(.*?)"', section)
+    if label is None:
+        return section
+    claims = Page("")
+    for one in judged:
+        if one.label == label[1]:
+            write_claim(claims, one)
+    return re.sub(r'<div class="verdict .*?</div>', "", section, flags=re.DOTALL) + "".join(claims.parts)
+
+
+def undecided_table(judged: Sequence[Judged]) -> str:
+    """Write the undecided claims as a Markdown table: each difference speaks for the paper if it is positive."""
+    rows = [
+        "| claim | differences ± standard error, for the paper if positive | for it | against |",
+        "|---|---|---|---|",
+    ]
+    leaning = {"all": 0, "some": 0, "none": 0}
+    undecided = [j for j in judged if j.claim.counts and j.judgement.verdict == "undecided"]
+    for label, claim, judgement in undecided:
+        shown = [f"{c.difference:+.3g} ± {c.standard_error:.2g}" for c in judgement.comparisons]
+        favourable = sum(c.difference > 0 for c in judgement.comparisons)
+        leaning["all" if favourable == len(shown) else "some" if favourable else "none"] += 1
+        rows.append(f"| {claim.name} ({label}) | {', '.join(shown)} | {favourable} | {len(shown) - favourable} |")
+    says = f"Of {counted(len(undecided), 'undecided claim')}, all differences lean the paper's way in {leaning['all']}"
+    return "\n".join([*rows, "", f"{says}, some in {leaning['some']}, none in {leaning['none']}."])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Rejudge the files that are named."""
+    for name in arguments:
+        judged = rejudge(Path(name))
+        tested = {j.claim.name for j in judged}
+        untested = [c.name for e in EXPERIMENTS.values() for c in e.claims if c.name not in tested]
+        lines = [*summarise(judged), *(f"Not tested: {name}." for name in untested), "", undecided_table(judged)]
+        sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
