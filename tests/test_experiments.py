@@ -661,9 +661,7 @@ def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled, tmp_pat
     before = [file.read_text() for file in files]
     again = rejudge(files[0])
     assert [file.read_text() for file in files] == before
-    assert [j.judgement for j in again] == [
-        Judgement(*(tuple(c for c in kind) for kind in one.judgement)) for one in judged
-    ]
+    assert repr([j.judgement for j in again]) == repr([j.judgement for j in judged])  # NaN differs from itself
 
 
 def plain(says, difference, error=1.0):
