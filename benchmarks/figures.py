@@ -15,8 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.tables import table_of_targets
-from benchmarks.targets import Target
+from benchmarks.measuring import Target, table_of_targets
 from ilb_paper.runner import ONE_THREAD
 
 os.environ["XLA_FLAGS"] = ONE_THREAD  # as in the workers of `ilb reproduce`; before JAX starts

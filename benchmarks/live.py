@@ -6,12 +6,11 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.measuring import Measured, Rows, Target
 from benchmarks.peers import measure
-from benchmarks.targets import Target
 from ilb import fit
 from ilb.environments import Specification, Synthetic
 from ilb.live.bandit import LiveBandit
@@ -27,12 +26,12 @@ POLICIES = {
 PEERS_PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 
-def measure_live(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
+def measure_live(say: Callable[[str], None]) -> Measured:
     """Time decide + learn for one instance, and the same of the peers."""
     model = fit(Specification(Synthetic()).record().training.logs, latent_dim=5)
     assert model.schema is not None
     peers = _peers(say)
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     sizes = []
     names = [column.name for column in model.schema.context]
     for name, build in POLICIES.items():
@@ -60,12 +59,12 @@ def measure_live(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list
     return rows, targets
 
 
-def _peers(say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _peers(say: Callable[[str], None]) -> Rows:
     if not PEERS_PYTHON.exists():
         say("peers are not installed: run `make bench-online`, which makes .venv-peers for them")
         return []
     say("peers")
     command = [str(PEERS_PYTHON), "-m", "benchmarks.peers", str(ROUNDS)]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]).stdout
-    found: list[dict[str, Any]] = json.loads(output.splitlines()[-1])
+    found: Rows = json.loads(output.splitlines()[-1])
     return found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax.random as jr
 import numpy as np
 
-from benchmarks.targets import Target
+from benchmarks.measuring import Measured, Rows, Target
 from ilb import fit
 from ilb.environments import Specification, Synthetic
 from ilb.models.latent import LatentModel
@@ -22,12 +21,12 @@ RELEASED_CPU_SECONDS = {"CPG": 2.9, "FPG": 17.0, "FPG (released)": 17.0, "FPG-TS
 """CPU seconds of one instance of 2000 rounds in the released code, the smaller of the figures seen."""
 
 
-def measure_playing(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
+def measure_playing(say: Callable[[str], None]) -> Measured:
     """Time a batch of 1000 instances after compiling, with the learned encoder."""
     recorded = Specification(Synthetic()).record()
     model = fit(recorded.training.logs, latent_dim=5)
     names = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated")
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name in names:
         say(name)
         policy = LATENT_POLICIES[name](model)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.targets import Target
+from benchmarks.measuring import Measured, Rows, Target
 from ilb import LatentModel, PaperRecipe, TiedRecipe, fit_many, reference_models, score_model
 from ilb.environments import Recorded, Recording, Specification, Synthetic
+from ilb.estimates import standard_error
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.scores import FitScores, Truth
 
@@ -36,9 +37,9 @@ SETTINGS = (
 )
 
 
-def measure_quality(say: Callable[[str], None], worlds: int = WORLDS) -> tuple[list[dict[str, Any]], list[Target]]:
+def measure_quality(say: Callable[[str], None], worlds: int = WORLDS) -> Measured:
     """Fit and score every recipe in every setting; return the rows of a table and the targets with what came."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     targets: list[Target] = []
     for setting in SETTINGS:
         recorded = [Specification(setting.world, seed=seed).record() for seed in range(worlds)]
@@ -94,7 +95,7 @@ def _row(
         values = np.array([getattr(s, field).value for s in scores if getattr(s, field) is not None])
         if len(values) == len(scores):
             row[field] = scale * float(values.mean())
-            row[f"{field}_se"] = scale * float(values.std(ddof=1) / np.sqrt(len(values)))
+            row[f"{field}_se"] = scale * float(standard_error(values))
     if np.isfinite(cold):
         row["cpu_seconds_a_seed_with_compiling"] = cold / worlds
     if np.isfinite(warm):

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from benchmarks.targets import Target
+from benchmarks.measuring import Measured, Rows, Target
 from ilb import fit_many
 from ilb.environments import Specification, Synthetic
+from ilb.estimates import standard_error
 from ilb.history import History
 from ilb.online.latent import cpg
 from ilb.online.roster import LATENT_POLICIES
@@ -32,12 +33,12 @@ LEARNED = {"CPG": 25.0, "FPG (released)": 13.0, "Calibrated": 9.0}
 """The best fit of the released code, and the goal for the calibrated posterior."""
 
 
-def measure_regret(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
+def measure_regret(say: Callable[[str], None]) -> Measured:
     """Play five worlds, with the true and with the learned model of each."""
     recorded = [Specification(Synthetic(), seed=seed).record() for seed in range(WORLDS)]
     say(f"fitting {WORLDS} worlds")
     learned = fit_many([r.training.logs for r in recorded], latent_dim=5, seeds=range(WORLDS))
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     targets: list[Target] = []
     for source in ("oracle", "learned"):
         for name, build in POLICIES.items():
@@ -65,8 +66,7 @@ def _summary(histories: list[History]) -> dict[str, float]:
         totals = np.stack([h.regret[:, :rounds].sum(axis=1, dtype=np.float64) for h in histories])
         row[f"regret_{rounds}"] = float(totals.mean())
         # Instances of one world share its emission and rewards: the error over worlds, or over instances if larger.
-        over_worlds = totals.mean(axis=1).std(ddof=1) / np.sqrt(len(totals))
-        row[f"regret_{rounds}_se"] = float(max(over_worlds, totals.std() / np.sqrt(totals.size)))
+        row[f"regret_{rounds}_se"] = float(max(standard_error(totals.mean(axis=1)), standard_error(totals.ravel())))
     row["median_2000"] = float(np.median(totals))
     row["best_share"] = float(100 * np.mean([h.optimal.mean() for h in histories]))
     return row

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.targets import Target
+from benchmarks.measuring import Measured, Rows, Target
 
 LENGTH = 20
 SIZES = (20_000, 60_000, 200_000, 600_000, 2_000_000)
 BASELINE_RUNS = 3
 
 
-def measure_scaling(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Target]]:
+def measure_scaling(say: Callable[[str], None]) -> Measured:
     """Fit logs of 20,000 to 2,000,000 rows, each in a fresh process, and encode a million contexts."""
     rows = []
     for size in SIZES:
@@ -37,7 +37,7 @@ def measure_scaling(say: Callable[[str], None]) -> tuple[list[dict[str, Any]], l
     return rows, targets
 
 
-def plot_scaling(rows: list[dict[str, Any]], path: Path) -> None:
+def plot_scaling(rows: Rows, path: Path) -> None:
     """Draw CPU time and peak memory against rows, on log axes, with a linear guide."""
     import matplotlib as mpl
 

@@ -72,7 +72,8 @@ def fit_table(
     for note in model.provenance.notes:
         say(note)
     if test is not None:
-        lines = _scores({THIS_MODEL: model, **reference_models(training)}, test)
+        models = {THIS_MODEL: model, **reference_models(training)}
+        lines = {name: score_model(one, test) for name, one in models.items()}
         _print_scores(f"{test.instances} held-out instances", lines)
         say(_verdict(lines, recipe, bool(columns.get("drop"))))
         model = replace(model, provenance=replace(model.provenance, scores=_plain_scores(lines)))
@@ -100,21 +101,12 @@ def score_table(
     models = {THIS_MODEL: model}
     if training is not None:
         models.update(reference_models(training, oracle))
-    lines = _scores(models, test, truth, known)
+    lines = {name: score_model(one, test, truth, known) for name, one in models.items()}
     if as_json:
         results.print_json(json.dumps(_plain_scores(lines)))
     else:
         _print_scores(f"{test.instances} instances of {logs_path}", lines)
     return lines
-
-
-def _scores(
-    models: Mapping[str, LatentModel],
-    test: Logs,
-    truth: Truth | None = None,
-    known: tuple[Logs, Truth] | None = None,
-) -> dict[str, FitScores]:
-    return {name: score_model(model, test, truth, known) for name, model in models.items()}
 
 
 def _print_scores(title: str, lines: Mapping[str, FitScores]) -> None:
@@ -138,12 +130,18 @@ def _rounded(value: float) -> float | None:
 
 
 def _oracle(world: AbstractEnvironment, schema: Schema, width: int) -> Encoder | None:
+    """The true encoder, for contexts as the schema scales them."""
     try:
         encoder = world.oracle().encoder
     except WorldError as error:
         notes.print(f"No line for the oracle: {error}", highlight=False, markup=False)
         return None
-    return _on_scaled(encoder, schema, width)
+    if len(schema.context) != width:
+        raise IlbError(
+            f"the model reads {len(schema.context)} columns, the world emits {width}: the oracle needs them all."
+        )
+    mean, std = (jnp.asarray(numbers) for numbers in schema.numeric_scaling())
+    return ComposedEncoder(Affine(jnp.diag(std), mean), encoder)
 
 
 def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Path) -> Truth:
@@ -182,13 +180,3 @@ def _verdict(lines: Mapping[str, FitScores], recipe: str, dropped: bool) -> str:
 
 def _reward_sums(logs: Logs) -> np.ndarray:
     return np.bincount(logs.instance, weights=np.nan_to_num(logs.reward), minlength=logs.instances)
-
-
-def _on_scaled(encoder: Encoder, schema: Schema, width: int) -> Encoder:
-    """Let an encoder of raw contexts read scaled ones."""
-    if len(schema.context) != width:
-        raise IlbError(
-            f"the model reads {len(schema.context)} columns, the world emits {width}: the oracle needs them all."
-        )
-    mean, std = (jnp.asarray(numbers) for numbers in schema.numeric_scaling())
-    return ComposedEncoder(Affine(jnp.diag(std), mean), encoder)

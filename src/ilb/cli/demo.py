@@ -78,27 +78,20 @@ def _play_all(model: LatentModel, specification: Specification, seed: int) -> di
     return histories
 
 
-def _ranked(histories: Mapping[str, History]) -> list[str]:
-    return sorted(histories, key=lambda name: histories[name].regret_at(HORIZON).value)
-
-
 def _regret_rows(histories: Mapping[str, History]) -> tuple[list[str], list[list[str]]]:
     header = ["policy", *(f"round {rounds:,}" for rounds in CHECKPOINTS), "best"]
     rows = []
-    for name in _ranked(histories):
-        history = histories[name]
+    for name, history in sorted(histories.items(), key=lambda one: one[1].regret_at(HORIZON).value):
         at = [history.regret_at(rounds) for rounds in CHECKPOINTS]
-        share = history.optimal_share()
-        cells = [f"{number(s.value)}±{number(s.standard_error)}/{number(s.median)}" for s in at]
-        rows.append([name, *cells, f"{100 * share.value:.0f} %"])
+        cells = [f"{_brief(s.value)}±{_brief(s.standard_error)}/{_brief(s.median)}" for s in at]
+        rows.append([name, *cells, f"{100 * history.optimal_share().value:.0f} %"])
     return header, rows
 
 
-def number(value: float | None) -> str:
-    """Write a regret in few characters."""
-    if value is None:
+def _brief(regret: float | None) -> str:
+    if regret is None:
         return "-"
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+    return f"{regret:.1f}" if regret < 10 else f"{regret:.0f}"
 
 
 def _what_to_look_at(histories: Mapping[str, History], scores: Mapping[str, FitScores]) -> list[str]:
