@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check docs bench bench-online bench-figure clean
+.PHONY: demo test test-quick check docs bench bench-online bench-figure clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-quick: $(READY)  # all but what is marked slow; CONTRIBUTING.md says what that is
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,190 @@
+"""Every block of code in README and docs runs, and prints what the page says it prints.
+
+A page's Python and shell blocks run in order, in one namespace and one empty directory. A `text` block below one that
+prints is its output: words must be the same, numbers nearly. What would take too long is made smaller by `SMALLER`, and
+blocks that can't run here say so in a comment, `<!-- not run: reason -->`.
+
+Of shell lines, `ilb` runs in this process. `ilb reproduce` with labels is planned (`--list`) but for those of
+`REPRODUCED`, since fits take minutes. For `make`, `pip` and `source` it is checked that what they name is there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tomllib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ilb.cli import console
+from ilb.cli.app import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LANGUAGES = {"python", "sh", "text"}
+
+SMALLER = {
+    "ilb simulate adcb": "--patients 30 --visits 10 --test-patients 0",
+    "instances=100, length=200": "instances=30, length=10",
+    "Size(0.1)": "Size(0.001)",
+    "jobs=2": "jobs=1",
+    'Player("Calibrated", OURS)': 'Player("Calibrated", "oracle")',
+}
+"""What a line is to be replaced by, or, for a command, what is to be added to it."""
+
+REPRODUCED = {"fig:ATE_a"}
+NOT_RUN = 1
+"""Blocks with a `not run` comment, in all pages."""
+
+FENCE = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n+)?^ *```(?P<language>[^\n]*)\n(?P<code>.*?)^ *```$",
+    re.DOTALL | re.MULTILINE,
+)
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    code: str
+    not_run: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, found.start("code")), found["language"], found["code"], found["reason"])
+        for found in FENCE.finditer(text)
+    ]
+
+
+BLOCKS = {page: blocks_of(page) for page in PAGES}
+
+
+def runnable(page: Path) -> bool:
+    return any(block.language in {"python", "sh"} for block in BLOCKS[page])
+
+
+@pytest.mark.filterwarnings("default::ilb.errors.IlbWarning")  # a page may be warned of what it shows
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_what_a_page_shows_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", console.show_warning)
+    monkeypatch.setattr(console.results, "_width", 80, raising=False)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    printed = ""
+    for block, following in zip(BLOCKS[page], [*BLOCKS[page][1:], None], strict=True):
+        if block.not_run is not None or block.language == "text":
+            continue
+        if block.language == "python":
+            source = block.code
+            for text, smaller in SMALLER.items():
+                source = source.replace(text, smaller)
+            # Lines of a traceback are those of the page.
+            exec(compile("\n" * block.line + source, str(page), "exec"), namespace)
+            printed = capsys.readouterr().out
+            assert not printed or (following is not None and following.language == "text"), f"{block} prints {printed}"
+        else:
+            for command in commands_of(block):
+                run_command(command, monkeypatch)
+            printed = capsys.readouterr().out
+        if following is not None and following.language == "text" and following.not_run is None:
+            assert_same(printed, following)
+
+
+def commands_of(block: Block) -> list[list[str]]:
+    lines = block.code.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if words[0] == "ilb":
+        run_ilb(words, monkeypatch)
+    elif words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no target {words[1]}"
+    elif words[:2] == ["pip", "install"]:
+        assert_installable(words[-1])
+    else:
+        assert words == ["source", ".venv/bin/activate"], f"nobody knows how to check {shlex.join(words)}"
+
+
+def run_ilb(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    added = [SMALLER[" ".join(words[:3])]] if " ".join(words[:3]) in SMALLER else []
+    if words[1] == "reproduce":
+        labels = {word for word in words[2:] if ":" in word or word == "all"}
+        added = ["--scale 0.01 --jobs 1"] if labels and labels <= REPRODUCED else ["--list"]
+    monkeypatch.setattr(sys, "argv", [*words, *shlex.split(" ".join(added))])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code, shlex.join(words)
+
+
+def assert_installable(requirement: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    name, _, extra = requirement.removesuffix("]").partition("[")
+    assert name in {".", project["name"]}
+    assert not extra or extra in project["optional-dependencies"], requirement
+
+
+def assert_same(printed: str, expected: Block) -> None:
+    """Hold words against words and numbers against numbers; blank lines and trailing spaces mean nothing."""
+    ours, theirs = ([line.rstrip() for line in text.splitlines() if line.strip()] for text in (printed, expected.code))
+    assert [words(line) for line in ours] == [words(line) for line in theirs], (
+        f"{expected} shows other output:\n{printed}"
+    )
+    for line, shown in zip(ours, theirs, strict=True):
+        assert numbers(line) == pytest.approx(numbers(shown), rel=0.1, abs=0.05), f"{expected}: {line}"
+
+
+def words(line: str) -> list[str]:
+    return NUMBER.sub("#", line).split()
+
+
+def numbers(line: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
+
+
+def test_every_block_says_what_it_is():
+    assert [str(block) for blocks in BLOCKS.values() for block in blocks if block.language not in LANGUAGES] == []
+
+
+def test_few_blocks_are_not_run_and_each_says_why():
+    left_out = {
+        str(block): block.not_run for blocks in BLOCKS.values() for block in blocks if block.not_run is not None
+    }
+    assert len(left_out) == NOT_RUN, left_out
+    comments = sum(page.read_text(encoding="utf-8").count("<!-- not run") for page in PAGES)
+    assert comments == NOT_RUN, "a comment stands before no block, or gives no reason"
+
+
+def test_nothing_is_made_smaller_that_no_page_shows():
+    code = "\n".join(block.code for blocks in BLOCKS.values() for block in blocks)
+    assert [text for text in (*SMALLER, *REPRODUCED) if text not in code] == []
+
+
+def test_the_reader_of_pages_sees_blocks_and_comments(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("words\n```python\nx = 1\n```\n<!-- not run: no cluster here -->\n```sh\ndask scheduler\n```\n")
+    first, second = blocks_of(page)
+    assert (first.language, first.code, first.line, first.not_run) == ("python", "x = 1\n", 2, None)
+    assert (second.language, second.not_run) == ("sh", "no cluster here")
+
+
+def test_output_is_held_against_the_page():
+    shown = Block(PAGES[0], 0, "text", "best 'C' 1.10 ± 0.32\n", None)
+    assert_same("best 'C' 1.11 ± 0.32   \n\n", shown)
+    with pytest.raises(AssertionError):
+        assert_same("best 'A' 1.10 ± 0.32\n", shown)
+    with pytest.raises(AssertionError):
+        assert_same("best 'C' 1.30 ± 0.32\n", shown)
