@@ -346,7 +346,7 @@ def test_other_numbers_do_not_compile_again():
         traces.append(world)
         return world.sample_rewards(key, world.sample_instance(key))
 
-    for std, name, marital in ((0, "printed", "sampled"), (0.1, "released", "married")):
+    for std, name, marital in ((0.0, "printed", "sampled"), (0.1, "released", "married")):
         rewards(adcb_world(latent_noise_std=std, rewards=name, marital=marital, reward_std=std), jr.key(0))
     assert len(traces) == 1
 

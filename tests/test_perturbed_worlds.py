@@ -96,7 +96,7 @@ def test_other_numbers_in_a_wrapper_do_not_compile_again():
         traces.append(world)
         return world.emit(key, world.sample_instance(key))
 
-    for number in (0, 1.0, 2.0):
+    for number in (0.0, 1.0, 2.0):
         context(perturb(jr.key(0), WORLD, (Shift(number), ContextNoise(number))), jr.key(0))
     assert len(traces) == 1
 

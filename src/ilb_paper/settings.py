@@ -149,8 +149,7 @@ class Synthetic:
         world = self.world(seed)
         if not self.latent_shift:
             return world
-        shift_by: Any = self.shift_by
-        return Shift(self.latent_shift, shift_by).apply(Stream.PERTURBATION.key(seed), world)
+        return Shift(self.latent_shift, self.shift_by).apply(Stream.PERTURBATION.key(seed), world)
 
     def oracle(self, seed: int) -> LatentModel:
         """Give the truth, which knows nothing of noise on the contexts or of a shift."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
 from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.errors import WorldError
@@ -37,7 +37,7 @@ Observation = np.ndarray[Any, np.dtype[np.float32]]
 Integer = Int[Array, ""] | Int[np.ndarray, ""]
 
 
-class Episode(NamedTuple):
+class EpisodeState(NamedTuple):
     """Where an episode stands. The seed gives `key`; episode after episode of the same seed is counted by `number`."""
 
     key: PRNGKeyArray
@@ -46,7 +46,7 @@ class Episode(NamedTuple):
     round: Int[Array, ""]
 
 
-class Outcome(NamedTuple):
+class Shown(NamedTuple):
     """What a step shows: the next context, and of the action taken the reward, its mean and its regret."""
 
     context: Float[Array, " d"]
@@ -60,16 +60,18 @@ def _keys(key: PRNGKeyArray, number: Integer) -> tuple[PRNGKeyArray, PRNGKeyArra
     return key_instance, key_rounds
 
 
-def _begin(environment: AbstractEnvironment, key: PRNGKeyArray, number: Integer) -> tuple[Episode, Float[Array, " d"]]:
+def _begin(
+    environment: AbstractEnvironment, key: PRNGKeyArray, number: Integer
+) -> tuple[EpisodeState, Float[Array, " d"]]:
     key_instance, key_rounds = _keys(key, number)
     instance = environment.sample_instance(key_instance)
     key_context, _ = jr.split(jr.fold_in(key_rounds, 0))
-    return Episode(key, number, instance, jnp.asarray(0)), environment.emit(key_context, instance)
+    return EpisodeState(key, number, instance, jnp.asarray(0)), environment.emit(key_context, instance)
 
 
 def _step(
-    environment: AbstractEnvironment, horizon: Integer, episode: Episode, action: Integer
-) -> tuple[Episode, Outcome]:
+    environment: AbstractEnvironment, horizon: Integer, episode: EpisodeState, action: Integer
+) -> tuple[EpisodeState, Shown]:
     """Take the action in this round and show the next; or, if the episode is over, begin the next one instead."""
     over = episode.round >= horizon
     _, key_rounds = _keys(episode.key, episode.number)
@@ -87,7 +89,7 @@ def _step(
     key_context, _ = jr.split(jr.fold_in(key_rounds, next_round))
     context = environment.emit(key_context, instance)
     shown = (jnp.where(over, 0.0, value) for value in (reward, means[action], means.max() - means[action]))
-    return Episode(episode.key, number, instance, next_round), Outcome(context, *shown)
+    return EpisodeState(episode.key, number, instance, next_round), Shown(context, *shown)
 
 
 def _select(which: Bool[Array, ""], first: Instance, second: Instance) -> Instance:
@@ -102,11 +104,11 @@ _select_all = eqx.filter_jit(eqx.filter_vmap(_select))
 
 
 @jax.jit
-def _key_of_words(words: Int[Array, " 2"]) -> PRNGKeyArray:
+def _key_of_words(words: UInt[Array, " 2"]) -> PRNGKeyArray:
     return jr.fold_in(jr.key(words[0]), words[1])
 
 
-def _words(generator: np.random.Generator) -> Int[np.ndarray, " 2"]:
+def _words(generator: np.random.Generator) -> UInt[np.ndarray, " 2"]:
     """Draw the 64 bits from which the keys of a seed's episodes follow."""
     return generator.integers(2**32, size=2, dtype=np.uint32)
 
@@ -145,7 +147,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self.observation_space, self.action_space = _spaces(environment)
         self._key: PRNGKeyArray | None = None
         self._number = 0
-        self._episode: Episode | None = None
+        self._episode: EpisodeState | None = None
         self._round = 0
 
     def reset(
@@ -160,7 +162,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self._round = 0
         return np.array(context, dtype=np.float32), {}
 
-    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take an action; the observation is the context of the next round."""
         if self._episode is None or self._round >= self.horizon:
             raise ResetNeeded(f"call reset() before the first step and after {self.horizon} steps.")
@@ -199,8 +201,8 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         self.single_observation_space, self.single_action_space = _spaces(environment)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._words: Int[np.ndarray, "envs 2"] | None = None
-        self._current: tuple[Episode, Array] | None = None
+        self._words: UInt[np.ndarray, "envs 2"] | None = None
+        self._current: tuple[EpisodeState, Array] | None = None
         self._rounds = np.zeros(num_envs, dtype=int)
 
     def reset(
@@ -221,8 +223,14 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         return np.array(self._current[1], dtype=np.float32), {}
 
     def step(
-        self, actions: np.ndarray[Any, Any]
-    ) -> tuple[Observation, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], dict[str, Any]]:
+        self, actions: Any
+    ) -> tuple[
+        Observation,
+        Float[np.ndarray, " envs"],
+        Bool[np.ndarray, " envs"],
+        Bool[np.ndarray, " envs"],
+        dict[str, Any],
+    ]:
         """Take an action in every environment; those whose episode was over begin the next one."""
         if self._current is None:
             raise ResetNeeded("call reset() before the first step.")
@@ -264,7 +272,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         return seeded
 
 
-def _infos(values: dict[str, np.ndarray[Any, Any]], taken: Bool[np.ndarray, " envs"]) -> dict[str, Any]:
+def _infos(values: dict[str, Float[np.ndarray, " envs"]], taken: Bool[np.ndarray, " envs"]) -> dict[str, Any]:
     """Put each value beside the mask, under an underscore, of the environments that have it (Gymnasium's layout)."""
     infos: dict[str, Any] = {}
     for name, value in values.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -60,7 +59,7 @@ class Shift(AbstractPerturbation):
     """
 
     latent_shift: float
-    shift_by: Literal["norm", "coordinate"] = "norm"
+    shift_by: str = "norm"
 
     def __post_init__(self) -> None:
         if self.shift_by not in ("norm", "coordinate"):

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ilb.environments.environment import AbstractEnvironment, as_real
 from ilb.environments.specification import AbstractDescription, parameter
@@ -144,10 +144,10 @@ def draw_world(
     context_dim: int | None = None,
     layers: int = 2,
     actions: int = 20,
-    noise: LatentNoise | None = None,
+    noise: LatentNoise | str | None = None,
     draw_reward: RewardDraw = draw_linear_reward,
-    latent_std: float = 1.0,
-    reward_std: float = 0.5,
+    latent_std: ArrayLike = 1.0,
+    reward_std: ArrayLike = 0.5,
 ) -> SyntheticWorld:
     """Draw a world; the defaults are the paper's standard setting.
 
@@ -177,8 +177,8 @@ def draw_world(
         noise=GaussianNoise() if noise is None else noise,
         latent_dim=latent_dim,
         actions=actions,
-        latent_std=jnp.asarray(latent_std),
-        reward_std=jnp.asarray(reward_std),
+        latent_std=as_real(latent_std),
+        reward_std=as_real(reward_std),
     )
 
 
