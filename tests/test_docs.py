@@ -4,14 +4,16 @@ A page's Python and shell blocks run in order, in one namespace and one empty di
 prints is its output: words must be the same, numbers nearly. What would take too long is made smaller by `SMALLER`, and
 blocks that can't run here say so in a comment, `<!-- not run: reason -->`.
 
-Of shell lines, `ilb` runs in this process. `ilb reproduce` with labels is planned (`--list`) but for those of
-`REPRODUCED`, since fits take minutes. For `make`, `pip` and `source` it is checked that what they name is there.
+Of shell lines, `ilb` and `python -m` run in this process. `ilb reproduce` with labels is planned (`--list`), since fits
+take minutes; those of `REPRODUCED` run. For `make`, `pip` and `source` it is checked that what they name is there.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
+import shutil
 import sys
 import tomllib
 import warnings
@@ -115,6 +117,10 @@ def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no target {words[1]}"
     elif words[:2] == ["pip", "install"]:
         assert_installable(words[-1])
+    elif words[:2] == ["python", "-m"]:
+        shutil.copytree(ROOT / "docs" / "results" / "reproduction", "reproduction")  # what a reproduction leaves
+        monkeypatch.setattr(sys, "argv", words[2:])
+        runpy.run_module(words[2], run_name="__main__")
     else:
         assert words == ["source", ".venv/bin/activate"], f"nobody knows how to check {shlex.join(words)}"
 
