@@ -14,8 +14,9 @@ import pytest
 import ilb.cli.console as console_module
 from ilb import LatentModel
 from ilb.cli import main
-from ilb.cli.console import layout_comparison, show_warning, width_of
+from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
+from ilb_paper.command import layout_comparison
 
 
 def in_a_process(*arguments, cwd):

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
 
@@ -17,9 +16,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ilb.cli.console import layout_comparison, notes, results, say, width_of
+from ilb.cli.console import layout, notes, results, say, width_of
 from ilb.cli.stopping import ignore_signals, interruptible
 from ilb.errors import IlbError
+from ilb.logs.messages import counted, near
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import FEWEST_WORLDS
 from ilb_paper.experiment import AbstractExperiment
@@ -34,9 +34,8 @@ def choose(labels: Sequence[str]) -> list[AbstractExperiment]:
     """Find experiments by label; `all` is all of them."""
     unknown = [label for label in labels if label not in EXPERIMENTS and label != "all"]
     if unknown:
-        near = get_close_matches(unknown[0], [*EXPERIMENTS, "all"], n=1)
-        advice = f"Did you mean {near[0]!r}? " if near else ""
-        raise IlbError(f"no experiment has the label {unknown[0]!r}. {advice}{_known_labels()}")
+        advice = near(unknown[0], [*EXPERIMENTS, "all"])
+        raise IlbError(f"no experiment has the label {unknown[0]!r}.{advice} {_known_labels()}")
     if not labels:
         raise IlbError(f"no label was given. {_known_labels()}")
     return [EXPERIMENTS[label] for label in (EXPERIMENTS if "all" in labels else dict.fromkeys(labels))]
@@ -103,8 +102,7 @@ class Lines:
         self.done, self.tasks, self.work_done, self.work = 0, 0, 0.0, 1.0
 
     def started(self, tasks: int, weight: float, stored: int) -> None:
-        """Say how much there is to do."""
-        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
+        _say_what_there_is_to_do(tasks, stored)
         self.tasks, self.work = tasks, max(weight, 1e-9)
 
     def finished(self, task: AbstractTask, outcome: Outcome) -> None:
@@ -118,6 +116,10 @@ class Lines:
             say(f"{self.done} of {self.tasks} tasks done{left}. Last: {_in_words(task, outcome)}")
 
 
+def _say_what_there_is_to_do(tasks: int, stored: int) -> None:
+    say(f"{counted(tasks, 'task')} to run, {stored:,} stored before.")
+
+
 def _time_left(minutes: float) -> str:
     """Say how long it will take.
 
@@ -127,7 +129,7 @@ def _time_left(minutes: float) -> str:
     if minutes <= 1e-9:
         return ""
     whole = round(minutes)
-    return f", about {whole} {'minute' if whole == 1 else 'minutes'} left" if whole else ", less than a minute left"
+    return f", about {counted(whole, 'minute')} left" if whole else ", less than a minute left"
 
 
 def _in_words(task: AbstractTask, outcome: Outcome) -> str:
@@ -143,8 +145,7 @@ class Display:
         self.done = 0
 
     def started(self, tasks: int, weight: float, stored: int) -> None:
-        """Show how much there is to do."""
-        say(f"{tasks} {'task' if tasks == 1 else 'tasks'} to run, {stored} stored before.")
+        _say_what_there_is_to_do(tasks, stored)
         self.progress.update(self.bar, total=weight, tasks=tasks)
 
     def finished(self, task: AbstractTask, outcome: Outcome) -> None:
@@ -216,6 +217,36 @@ def _run_and_report(
     say(f"{cpu_seconds(experiments, found) / 60:.1f} CPU minutes in all, {minutes:.1f} minutes now.")
     say(f"The report is {out / 'index.html'}.")
     return 1 if failures else 0
+
+
+def layout_comparison(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Lay out scores of the paper and ours; in a narrow terminal they share a cell, and what matters least goes."""
+    table = layout(f"{title}: the paper's numbers and ours", header, rows)
+    columns = _paired(header, rows)
+    names = list(columns)
+    spare = [*(names[: names.index("% best") : -1] if "% best" in names else ()), "MCC"]
+    for dropped in range(len(spare) + 1):
+        if width_of(table) <= results.width:
+            break
+        kept = {name: cells for name, cells in columns.items() if name not in spare[:dropped]}
+        table = layout(f"{title}: paper / ours", list(kept), zip(*kept.values(), strict=True))
+        if dropped:
+            table.caption = f"The report has {', '.join(reversed(spare[:dropped]))} as well."
+            table.caption_justify = "left"
+    return table
+
+
+def _paired(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Put columns such as "R², paper" and "R², ours" into one."""
+    columns = {name: [row[number].replace(" ± ", "±") for row in rows] for number, name in enumerate(header)}
+    paired = {}
+    for name, cells in columns.items():
+        score, _, whose = name.rpartition(", ")
+        if whose == "paper":
+            paired[score] = [" / ".join(pair) for pair in zip(cells, columns[f"{score}, ours"], strict=True)]
+        elif whose != "ours":
+            paired[name] = cells
+    return paired
 
 
 def _caution(size: Size) -> str:

@@ -37,7 +37,7 @@ class LatentSampleTask(AbstractTask):
 
     @property
     def title(self) -> str:
-        return "a latent sample"
+        return "latent sample"
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         del inputs

@@ -90,36 +90,6 @@ def width_of(table: Table) -> int:
     return Measurement.get(results, results.options.update(max_width=1000), table).maximum
 
 
-def layout_comparison(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Lay out scores of the paper and ours; in a narrow terminal they share a cell, and what matters least goes."""
-    table = layout(f"{title}: the paper's numbers and ours", header, rows)
-    columns = _paired(header, rows)
-    names = list(columns)
-    spare = [*(names[: names.index("% best") : -1] if "% best" in names else ()), "MCC"]
-    for dropped in range(len(spare) + 1):
-        if width_of(table) <= results.width:
-            break
-        kept = {name: cells for name, cells in columns.items() if name not in spare[:dropped]}
-        table = layout(f"{title}: paper / ours", list(kept), zip(*kept.values(), strict=True))
-        if dropped:
-            table.caption = f"The report has {', '.join(reversed(spare[:dropped]))} as well."
-            table.caption_justify = "left"
-    return table
-
-
-def _paired(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Put columns such as "R², paper" and "R², ours" into one."""
-    columns = {name: [row[number].replace(" ± ", "±") for row in rows] for number, name in enumerate(header)}
-    paired = {}
-    for name, cells in columns.items():
-        score, _, whose = name.rpartition(", ")
-        if whose == "paper":
-            paired[score] = [" / ".join(pair) for pair in zip(cells, columns[f"{score}, ours"], strict=True)]
-        elif whose != "ours":
-            paired[name] = cells
-    return paired
-
-
 def require_directory(path: Path) -> None:
     """Raise unless `path` is a directory or can become one: to be asked before the work, not after it."""
     nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
