@@ -10,6 +10,7 @@ take minutes; those of `REPRODUCED` run. For `make`, `pip` and `source` it is ch
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -84,6 +85,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(page, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", console.show_warning)
     monkeypatch.setattr(console.results, "_width", 80, raising=False)
+    monkeypatch.setenv("XLA_FLAGS", os.environ["XLA_FLAGS"])  # `ilb reproduce` adds to it
     namespace: dict[str, object] = {"__name__": "__main__"}
     printed = ""
     for block, following in zip(BLOCKS[page], [*BLOCKS[page][1:], None], strict=True):
