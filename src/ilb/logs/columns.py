@@ -142,6 +142,11 @@ class NumericColumn:
         """The names of the float columns made from this one."""
         return (self.name, f"{self.name} is missing") if self.flagged else (self.name,)
 
+    @property
+    def scaling(self) -> tuple[float, float] | None:
+        """Mean and standard deviation, where scaling by them is all that `encode` does."""
+        return None if self.flagged else (self.mean, self.std)
+
     def encode(self, values: Values) -> Float32[np.ndarray, "N width"]:
         numbers = read_numbers(self.name, values, NUMBERS_EXPECTED)
         missing = np.isnan(numbers)
@@ -196,6 +201,7 @@ class CategoricalColumn:
     """One 0/1 column for each category, then a 0/1 missingness column when `flagged`; all zeros when missing."""
 
     dtype: ClassVar[Any] = None  # whatever the labels are
+    scaling: ClassVar[None] = None
 
     name: str
     categories: tuple[Hashable, ...]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from ilb.errors import LogsError, SchemaError
-from ilb.logs.columns import KINDS, Column, NumericColumn
+from ilb.logs.columns import KINDS, Column
 from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label
 from ilb.logs.messages import near, shown
 from ilb.logs.tables import open_table, require_columns
@@ -81,11 +81,11 @@ class Schema:
 
     def numeric_scaling(self) -> tuple[Float32[np.ndarray, " d"], Float32[np.ndarray, " d"]]:
         """The means and standard deviations by which `encode` scales; raises unless that is all that it does."""
-        columns = [column for column in self.context if isinstance(column, NumericColumn) and not column.flagged]
-        if len(columns) != len(self.context):
+        scalings = [column.scaling for column in self.context]
+        if None in scalings:
             raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
-        means, stds = ([getattr(column, name) for column in columns] for name in ("mean", "std"))
-        return np.asarray(means, np.float32), np.asarray(stds, np.float32)
+        means, stds = np.array(scalings, np.float32).T
+        return means, stds
 
     def blocks(self, context: Float32[np.ndarray, "N d"]) -> Iterator[tuple[Column, Float32[np.ndarray, "N width"]]]:
         """Each column with the part of encoded contexts that it made."""
