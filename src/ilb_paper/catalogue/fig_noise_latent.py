@@ -1,4 +1,6 @@
-"""fig:noise-latent: ADCB with latent noise of standard deviation 0.1 instead of 0.02."""
+"""fig:noise-latent and fig:no-age: ADCB with latent noise of standard deviation 0.1, with Age and without."""
+
+from dataclasses import replace
 
 from ilb_paper.catalogue.fig_adcb import ADCB_GROUPS, ADCB_REMARKS, CPG, FPG_RELEASED, FPG_TS_RELEASED
 from ilb_paper.claims import Claim, grows_more, less_regret, regret_grows
@@ -10,11 +12,12 @@ from ilb_paper.settings import Adcb
 
 CALM = Adcb(rewards="released")
 PRINTED, RELEASED = Adcb(latent_noise_std=0.1), Adcb(latent_noise_std=0.1, rewards="released")
+AGELESS_PRINTED, AGELESS = (replace(setting, context="without_age") for setting in (PRINTED, RELEASED))
 
 ON_ILB = (CPG, FPG_RELEASED, FPG_TS_RELEASED)
 GROWTH = "noise 0.02 to 0.1"
 
-EXPERIMENT = RegretFigure(
+WITH_AGE = RegretFigure(
     label="fig:noise-latent",
     title="Cumulative regret in ADCB with latent noise 0.1",
     panels=(Panel("rewards as printed", PRINTED), Panel("rewards as released", RELEASED)),
@@ -78,6 +81,24 @@ EXPERIMENT = RegretFigure(
             "app:noise-latent",
             "With the Age column the VAE does better online than the identifiable model.",
             lambda r: [less_regret(r, RELEASED, Player(policy, VAE), Player(policy, PAPER)) for policy in AS_RELEASED],
+        ),
+    ),
+)
+
+WITHOUT_AGE = RegretFigure(
+    label="fig:no-age",
+    title="Cumulative regret in ADCB with latent noise 0.1, without Age",
+    panels=(Panel("rewards as printed", AGELESS_PRINTED), Panel("rewards as released", AGELESS)),
+    groups=ADCB_GROUPS,
+    remarks=ADCB_REMARKS,
+    also=tuple((RELEASED, player) for player in ON_ILB),
+    claims=(
+        Claim(
+            "without-age-ilb-recovers",
+            "app:noise-latent",
+            "Without Age the identifiable model's policies improve considerably.",
+            lambda r: [regret_grows(r, player, AGELESS, RELEASED, "with Age minus without") for player in ON_ILB],
+            remark="Our recipe keeps the contexts beside its encoding (WithContexts) and does not fall to Age.",
         ),
     ),
 )
