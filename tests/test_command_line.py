@@ -14,7 +14,6 @@ import pytest
 import ilb.cli.console as console_module
 from ilb import LatentModel
 from ilb.cli import main
-from ilb.cli.commands import RECIPES
 from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
 from ilb_paper.command import layout_comparison
@@ -128,11 +127,6 @@ def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, argumen
     assert re.search(message, output.replace("\n", " ")), output
     assert not (folder / "m").exists()
     assert "to run" not in output
-
-
-def test_the_help_names_every_recipe(ilb, tmp_path):
-    described = ilb("fit", "--help", cwd=tmp_path)
-    assert [name for name in RECIPES if not re.search(rf"\b{name}\b", described)] == []
 
 
 def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder):
