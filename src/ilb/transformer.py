@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -50,7 +50,7 @@ class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.recipe = recipe
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> MeanContrastive:
         """Learn from rows X and the instance y[i] that each row i comes from."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         labels, instance = np.unique(y, return_inverse=True)

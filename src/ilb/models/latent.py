@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class LinearReward(eqx.Module):
     coefficient_covariance: Float[Array, "K n+1 n+1"]
 
     @classmethod
-    def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> Self:
+    def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> LinearReward:
         """Make a reward model whose coefficients are the truth, without any uncertainty."""
         actions, dim = theta.shape
         return cls(theta, intercept, jnp.zeros((actions, dim + 1, dim + 1)))

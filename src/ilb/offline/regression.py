@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -105,7 +105,7 @@ class RegressionRecipe:
         default_factory=lambda: Schedule(200, CosineAdam(0.01, weight_decay=1e-3), score_every=25),
     )
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> RegressionRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         return replace(self, training=self.training.shortened(effort))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -100,7 +100,7 @@ class Schedule:
     score_every: int = 200
     patience: int | None = None
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> Schedule:
         """Take `effort` times the steps, and score as often."""
         steps, score_every = (max(1, round(number * effort)) for number in (self.steps, self.score_every))
         return replace(self, steps=steps, score_every=score_every)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -114,7 +114,7 @@ class PaperRecipe:
         default_factory=lambda: Schedule(20_000, MomentumSGD(0.01, 0.9), averaging=0.9999, score_every=500)
     )
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> PaperRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         head, whole = self.head_training.shortened(effort), self.training.shortened(effort)
         return replace(self, head_training=head, training=whole)

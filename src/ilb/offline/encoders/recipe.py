@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import PRNGKeyArray
 
@@ -21,7 +21,7 @@ class TrainedEncoder(NamedTuple):
     interrupted: bool
 
     @classmethod
-    def of(cls, encoder: Encoder, run: Minimised) -> Self:
+    def of(cls, encoder: Encoder, run: Minimised) -> TrainedEncoder:
         """Take the encoder that was made of the parameters of a run."""
         return cls(encoder, run.curve, int(run.best_step), run.interrupted)
 

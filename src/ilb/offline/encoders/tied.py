@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -180,11 +180,11 @@ class TiedRecipe:
     )
 
     @classmethod
-    def deep(cls) -> Self:
+    def deep(cls) -> TiedRecipe:
         """Give the recipe for deeper emissions: one layer more, and three times the work of the default."""
         return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> TiedRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         return replace(self, training=self.training.shortened(effort))
 

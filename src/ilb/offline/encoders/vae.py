@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -123,7 +123,7 @@ class VAERecipe:
     patience: int = 5
     validation_share: float = 0.1
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> VAERecipe:
         """Train with `effort` times the epochs, for a look in passing."""
         return replace(self, epochs=max(1, round(self.epochs * effort)))
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,11 +76,11 @@ class MLPRewardRecipe:
     )
 
     @classmethod
-    def decayed(cls) -> Self:
+    def decayed(cls) -> MLPRewardRecipe:
         """Give the recipe for few instances: a hundred times the printed decay, everything else the same."""
         return cls(training=Schedule(20_000, Adam(weight_decay=1e-2), score_every=100, patience=10))
 
-    def shortened(self, effort: float) -> Self:
+    def shortened(self, effort: float) -> MLPRewardRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         return replace(self, training=self.training.shortened(effort))
 
