@@ -24,7 +24,7 @@ from ilb.models.recurrent import RecurrentRegression
 from ilb.offline import training
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scores import FitScores
-from ilb.offline.training import fit_keys, split_each
+from ilb.offline.training import describe_recipe, fit_keys, split_each
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import (
     Claim,
@@ -405,6 +405,23 @@ def test_a_changed_recipe_is_another_task(monkeypatch):
     assert hash_of(play) != changed
 
 
+def lengths_of(described):
+    """Find the steps and epochs of every training in a described recipe."""
+    found = [value for key, value in described.items() if key in ("steps", "epochs")]
+    return found + [n for part in described.values() if isinstance(part, dict) for n in lengths_of(part)]
+
+
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in (MEAN_CONTEXTS, TRUE_ENCODER)])
+@pytest.mark.parametrize("setting", [Synthetic(reward="leaky"), Synthetic(layers=4), Adcb()])
+def test_every_training_of_a_learner_takes_the_share_of_its_steps_that_it_is_given(learner, setting):
+    whole, tenth = (
+        [n for recipe in LEARNERS[learner].recipes(setting, effort) for n in lengths_of(describe_recipe(recipe))]
+        for effort in (1.0, 0.1)
+    )
+    assert whole
+    assert tenth == [round(0.1 * n) for n in whole]
+
+
 def test_an_interrupted_fit_is_no_outcome(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -560,8 +577,7 @@ def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tm
     page = (tmp_path / "index.html").read_text()
     assert "<p>1 claim holds.</p>" in page
     assert "Does not count: it is built in" in page
-    assert "Holds (by construction):" in page
-    assert "Holds (ours):" in page
+    assert page.count("Holds (not counted):") == 2
     stored = json.loads((tmp_path / "reproduction.json").read_text())["claims"]
     assert [claim["counts"] for claim in stored] == [True, False, False]
     assert [claim["by_construction"] for claim in stored] == ["", "it is built in", ""]
@@ -689,8 +705,8 @@ def test_a_report_of_an_earlier_version_is_judged_as_far_as_it_goes():
     }
     assert [len(found[name].judgement.comparisons) for name in verdicts] == [1, 1, 1, 1, 2, 1]
     assert [c.says for c in found["learned-bias-is-small"].judgement.released_width] == ["2n", "2n"]
-    assert sum(one.claim.counts for one in found.values()) == 4
-    assert "could not be applied to 5 of 5 comparisons" in " ".join(summarise(list(found.values())))
+    assert sum(one.claim.counts for one in found.values()) == 3
+    assert "could not be applied to 4 of 4 comparisons" in " ".join(summarise(list(found.values())))
 
 
 COMMITTED = Path(__file__).parents[1] / "docs" / "results"

@@ -45,9 +45,8 @@ class Judged(NamedTuple):
 
     @property
     def shown_verdict(self) -> str:
-        """The verdict, with what keeps it from counting."""
-        kept_out = "by construction" if self.claim.by_construction else "ours" if self.claim.ours else ""
-        return f"{self.judgement.verdict} ({kept_out})" if kept_out else self.judgement.verdict
+        """The verdict, and whether it counts."""
+        return self.judgement.verdict if self.claim.counts else f"{self.judgement.verdict} (not counted)"
 
 
 def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> list[Judged]:
