@@ -19,7 +19,8 @@ from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, reco
 from ilb.errors import ModelFileError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, NoiseLevels, Provenance
-from ilb.networks import Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp
+from ilb.models.recurrent import RecurrentRegression
+from ilb.networks import STORABLE, Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp, storable
 from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import complete_model
@@ -173,6 +174,91 @@ def test_a_path_may_be_text_and_its_parents_need_not_exist(oracle_model, tmp_pat
     assert_same(LatentModel.load("."), oracle_model)
 
 
+# Older files
+
+
+FORMAT_1 = Path(__file__).parent / "data" / "format-1"
+"""Written by the code of commit 473fe2b, together with what its models predict."""
+
+
+@pytest.mark.parametrize("name", ["fitted", "built", "oracle", "recurrent"])
+def test_models_saved_in_format_1_still_load_and_predict_the_same(name, tmp_path):
+    kind = RecurrentRegression if name == "recurrent" else LatentModel
+    frozen = json.loads((FORMAT_1 / "values.json").read_text())
+    contexts = jnp.asarray(frozen["contexts"], jnp.float32)
+    model = kind.load(FORMAT_1 / name)
+    values = model.run(contexts) if name == "recurrent" else [model.reward(model.encoder(x)) for x in contexts]
+    np.testing.assert_allclose(values, frozen["values"][name], rtol=1e-5, atol=1e-6)
+    model.save(tmp_path / "again")
+    assert_same(kind.load(tmp_path / "again"), model)
+
+
+def test_format_1_told_of_an_interruption_in_its_notes():
+    assert LatentModel.load(FORMAT_1 / "fitted").provenance.interrupted
+    assert not LatentModel.load(FORMAT_1 / "built").provenance.interrupted
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_interruption_is_a_fact_and_not_a_word_in_a_note(maxout_model, tmp_path, interrupted):
+    provenance = Provenance(
+        "0.1.0", 0, {}, 1, 1, notes=("the study was interrupted in spring",), interrupted=interrupted
+    )
+    LatentModel(maxout_model.encoder, maxout_model.reward, maxout_model.noise, None, provenance).save(tmp_path)
+    assert LatentModel.load(tmp_path).provenance == provenance
+
+
+# Classes of others
+
+
+@storable
+class Rotated(eqx.Module):
+    """A user's encoder: not known to the package, but for its mark."""
+
+    turn: jax.Array
+    inner: tuple[Affine, ...]
+
+    def __call__(self, context):
+        for layer in self.inner:
+            context = layer(context)
+        return self.turn @ context
+
+
+@pytest.fixture
+def rotated(oracle_model):
+    encoder = Rotated(jnp.roll(jnp.eye(DIM), 1, axis=0), (Affine(2 * jnp.eye(DIM), jnp.ones(DIM)),))
+    return LatentModel(encoder, oracle_model.reward, oracle_model.noise)
+
+
+def test_a_storable_class_from_outside_the_package_comes_back(rotated, tmp_path):
+    rotated.save(tmp_path)
+    loaded = LatentModel.load(tmp_path)
+    assert_same(loaded, rotated)
+    np.testing.assert_array_equal(loaded.encoder(jnp.arange(3.0)), [5.0, 1.0, 3.0])
+
+
+def test_a_class_that_nobody_has_marked_is_not_made_from_a_file(rotated, tmp_path, monkeypatch):
+    rotated.save(tmp_path)
+    monkeypatch.delitem(STORABLE, "Rotated")
+    with pytest.raises(
+        ModelFileError, match=r"encoder is a 'Rotated', which this ILB does not know.*import the module"
+    ):
+        LatentModel.load(tmp_path)
+
+
+def test_two_storable_classes_can_not_share_a_name():
+    with pytest.raises(
+        ModelFileError, match=r"ilb\.networks\.Affine is saved under the name 'Affine' already\. Rename"
+    ):
+        storable(type("Affine", (eqx.Module,), {"__module__": "elsewhere"}))
+    assert STORABLE["Affine"] is Affine
+
+
+def test_a_class_that_is_defined_again_takes_its_own_place(monkeypatch):
+    again = type("Rotated", (eqx.Module,), {"__module__": Rotated.__module__})
+    monkeypatch.setitem(STORABLE, "Rotated", Rotated)
+    assert storable(again) is STORABLE["Rotated"] is again
+
+
 # What is in the files
 
 
@@ -199,7 +285,7 @@ def test_nothing_is_ever_pickled(oracle_model, tmp_path, monkeypatch):
 
 def test_the_hash_in_the_manifest_is_that_of_the_arrays_file(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
-    assert manifest["format_version"] == 1
+    assert manifest["format_version"] == 2
     assert manifest["arrays"]["sha256"] == hashlib.sha256(arrays_file(saved).read_bytes()).hexdigest()
 
 
@@ -272,16 +358,16 @@ def test_a_foreign_file_under_our_name_is_refused(tmp_path, content):
         LatentModel.load(tmp_path)
 
 
-@pytest.mark.parametrize("version", [2, 99, "2", None, 1.5])
+@pytest.mark.parametrize("version", [3, 99, "2", None, 1.5])
 def test_a_newer_format_asks_for_an_upgrade(saved, version):
     rewrite(saved, lambda manifest: manifest.update(format_version=version))
-    with pytest.raises(ModelFileError, match=r"reads up to 1\. Upgrade identifiable-latent-bandits"):
+    with pytest.raises(ModelFileError, match=r"reads up to 2\. Upgrade identifiable-latent-bandits"):
         LatentModel.load(saved)
 
 
 def test_a_newer_format_is_named_even_if_its_hash_is_made_otherwise(saved):
-    rewrite(saved, lambda manifest: manifest.update(format_version=2), sign=False)
-    with pytest.raises(ModelFileError, match="format version 2"):
+    rewrite(saved, lambda manifest: manifest.update(format_version=3), sign=False)
+    with pytest.raises(ModelFileError, match="format version 3"):
         LatentModel.load(saved)
 
 
@@ -318,12 +404,13 @@ def test_arrays_outside_the_directory_are_refused(saved, tmp_path, kind):
         LatentModel.load(saved)
 
 
-def test_an_unknown_module_is_named_with_its_place(saved):
+@pytest.mark.parametrize("module", ["os.system", "Path", "LatentModel", "Provenance", "__import__"])
+def test_an_unknown_module_is_named_with_its_place(saved, module):
     def change(manifest):
-        manifest["model"]["encoder"]["fields"]["mixing"]["module"] = "os.system"
+        manifest["model"]["encoder"]["fields"]["mixing"]["module"] = module
 
     rewrite(saved, change)
-    with pytest.raises(ModelFileError, match=r"encoder\.mixing is a 'os\.system', which this ILB does not know"):
+    with pytest.raises(ModelFileError, match=f"encoder.mixing is a '{module}', which this ILB does not know"):
         LatentModel.load(saved)
 
 

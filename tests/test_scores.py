@@ -14,7 +14,6 @@ from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.offline.fit import complete_model
 from ilb.offline.scores import (
-    Score,
     Truth,
     affine_correlation,
     align,
@@ -73,7 +72,7 @@ def test_a_standard_error_covers_the_spread_over_repeated_test_sets():
 
 
 def test_a_single_instance_has_a_score_but_no_standard_error():
-    score = share_of_best(np.array([[1.0, 2.0]]), np.array([[0.0, 1.0]]))
+    score = share_of_best(np.array([[1.0, 2.0]]), np.array([[0.0, 1.0]]), np.array([0]))
     assert score.value == 1.0
     assert np.isnan(score.standard_error)
     score = r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0]), np.zeros(3))
@@ -133,7 +132,7 @@ def test_r_squared_of_rewards_that_never_vary_is_not_a_success():
 def test_share_of_best_is_counted_by_hand():
     truth = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [0.0, 5.0, 1.0], [1.0, 0.0, 0.5]])
     estimate = np.array([[0.0, 0.1, 0.2], [9.0, 1.0, 1.0], [4.0, 3.0, 1.0], [-1.0, -2.0, -3.0]])
-    score = share_of_best(estimate, truth)
+    score = share_of_best(estimate, truth, np.arange(4))
     assert score.value == 0.75
     np.testing.assert_allclose(score.standard_error, np.std([1, 1, 0, 1], ddof=1) / 2)
 

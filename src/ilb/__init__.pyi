@@ -32,6 +32,7 @@ from .models.latent import LinearReward as LinearReward
 from .models.latent import NoiseLevels as NoiseLevels
 from .models.latent import Provenance as Provenance
 from .models.recurrent import RecurrentRegression as RecurrentRegression
+from .networks import storable as storable
 from .offline.baselines import prepare_ingredients as prepare_ingredients
 from .offline.choice import choose_latent_dim as choose_latent_dim
 from .offline.encoders.paper import PaperRecipe as PaperRecipe
@@ -44,8 +45,8 @@ from .offline.regression import RegressionRecipe as RegressionRecipe
 from .offline.regression import fit_regression as fit_regression
 from .offline.regression import fit_regression_many as fit_regression_many
 from .offline.regression import score_regression as score_regression
+from .offline.rewards.linear import LinearRewardRecipe as LinearRewardRecipe
 from .offline.rewards.mlp import MLPRewardRecipe as MLPRewardRecipe
-from .offline.rewards.recipe import LinearRewardRecipe as LinearRewardRecipe
 from .offline.scores import reference_models as reference_models
 from .offline.scores import score_model as score_model
 from .online.roster import build_policies as build_policies

@@ -1,9 +1,13 @@
-"""The networks of the project: each is written for one vector and batched by `vmap`."""
+"""The networks of the project: each is written for one vector and batched by `vmap`.
+
+A saved model names the classes it is made of. Those marked `storable` can be named, and no others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -12,9 +16,38 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ilb.errors import ModelFileError
 from ilb.types import Encoder
 
+STORABLE: dict[str, type[eqx.Module]] = {}
+"""The classes that a file may name; `storable` puts them here, and nothing else is ever made from a file."""
 
+Kind = TypeVar("Kind", bound=type[eqx.Module])
+
+
+def storable(kind: Kind) -> Kind:
+    """Let a module be part of a saved model: a class decorator, for encoders and reward models of your own, too.
+
+    Its fields are arrays, storable modules, or tuples of these. A file names the class without its module, so the name
+    must be free; whoever loads the file imports the class first.
+
+    >>> @storable
+    ... class Doubled(eqx.Module):
+    ...     def __call__(self, context):
+    ...         return 2 * context
+    """
+    known = STORABLE.get(kind.__name__, kind)
+    # Defined anew at the same place, as when a notebook cell runs again, a class replaces itself.
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ModelFileError(
+            f"{known.__module__}.{known.__qualname__} is saved under the name {kind.__name__!r} already. "
+            f"Rename {kind.__module__}.{kind.__qualname__}."
+        )
+    STORABLE[kind.__name__] = kind
+    return kind
+
+
+@storable
 class Affine(eqx.Module):
     """`x -> x @ matrix + shift`: a linear layer, a whitening, or a change of latent basis."""
 
@@ -40,6 +73,7 @@ def random_affine(key: PRNGKeyArray, inputs: int, outputs: int) -> Affine:
     return Affine(jr.normal(key, (inputs, outputs)) / jnp.sqrt(inputs), jnp.zeros(outputs))
 
 
+@storable
 class MaxoutMLP(eqx.Module):
     """Hidden maxout layers of two pieces each, then an affine output (app:training, "Training details for LVM")."""
 
@@ -66,6 +100,7 @@ def random_maxout_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], out
     return MaxoutMLP(layers, random_affine(key_output, widths[-1], outputs))
 
 
+@storable
 class DenseMLP(eqx.Module):
     """Hidden ReLU layers, then an affine output: the networks of the autoencoder (app:training, "Details for VAE")."""
 
@@ -91,6 +126,7 @@ def random_dense_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outp
     return DenseMLP(layers, random_affine(key_output, widths[-1], outputs))
 
 
+@storable
 class SideBySide(eqx.Module):
     """Two encodings of the same context, one after the other."""
 
@@ -102,6 +138,7 @@ class SideBySide(eqx.Module):
         return jnp.concatenate([self.first(x), self.second(x)])
 
 
+@storable
 class LeakyMixing(eqx.Module):
     """The emission g: stages of leaky ReLU and a matrix with orthonormal columns (Section "Environments").
 
@@ -138,6 +175,7 @@ def random_leaky_mixing(key: PRNGKeyArray, latent_dim: int, context_dim: int, la
     return LeakyMixing(tuple(matrices), jnp.asarray(slope))
 
 
+@storable
 class InverseMixing(eqx.Module):
     """The oracle's encoder: the left inverse of an emission (f = g⁻¹)."""
 
@@ -148,6 +186,7 @@ class InverseMixing(eqx.Module):
         return self.mixing.inverse(x)
 
 
+@storable
 class LeakyReward(eqx.Module):
     r"""Nonlinear rewards $\theta_a^\top \mathrm{leakyReLU}(M z)$ (app:nonlinear_reward, "two layered MLP")."""
 
@@ -161,6 +200,7 @@ class LeakyReward(eqx.Module):
         return self.theta @ jnp.where(hidden > 0, hidden, self.slope * hidden)
 
 
+@storable
 class LeakyMLP(eqx.Module):
     """Affine layers with leaky ReLUs between them and none after the last: learned rewards (app:nonlinear_reward)."""
 
@@ -192,6 +232,7 @@ def random_leaky_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outp
     return LeakyMLP((*layers, zero), jnp.asarray(slope, jnp.float32))
 
 
+@storable
 class IdentityEncoder(eqx.Module):
     """f(x) = x: the reference line without any network."""
 
@@ -200,6 +241,7 @@ class IdentityEncoder(eqx.Module):
         return x
 
 
+@storable
 class ComposedEncoder(eqx.Module):
     """f: an affine map (a whitening, a scaling), then an encoder."""
 

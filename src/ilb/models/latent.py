@@ -17,10 +17,11 @@ from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
 from ilb.logs import Schema
-from ilb.networks import ComposedEncoder, scale_columns
+from ilb.networks import ComposedEncoder, scale_columns, storable
 from ilb.types import Encoder, RewardModel
 
 
+@storable
 class LinearReward(eqx.Module):
     r"""Expected rewards $\hat\theta_a^\top z + \hat\theta_{0,a}$ (thm:reward), with the covariance of their estimates.
 
@@ -47,6 +48,7 @@ class LinearReward(eqx.Module):
         return jnp.sqrt(jnp.diagonal(self.coefficient_covariance, axis1=1, axis2=2))
 
 
+@storable
 class NoiseLevels(eqx.Module):
     r"""The variances that a calibrated belief needs, all in the latent basis of the encoder.
 
@@ -92,7 +94,10 @@ def canonical_basis(
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a model comes from: enough to make it again, and how good it was."""
+    """Where a model comes from: enough to make it again, and how good it was.
+
+    `interrupted` says that Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe.
+    """
 
     version: str
     seed: int
@@ -102,11 +107,7 @@ class Provenance:
     scores: Mapping[str, Any] = field(default_factory=dict)
     curve: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe."""
-        return any("interrupted" in note for note in self.notes)
+    interrupted: bool = False
 
 
 class LatentModel(eqx.Module):
@@ -148,7 +149,7 @@ class LatentModel(eqx.Module):
         """Read a model that `save` wrote; damaged, foreign or newer files raise `ModelFileError`."""
         from ilb.models import storage
 
-        return storage.load_model(Path(path))
+        return storage.load_model(Path(path), LatentModel)
 
     def __repr__(self) -> str:
         dim = self.noise.population_mean.shape[0]

@@ -18,9 +18,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.logs import Schema
 from ilb.models.latent import Provenance
-from ilb.networks import Affine, scale_columns
+from ilb.networks import Affine, scale_columns, storable
 
 
+@storable
 class GRULayer(eqx.Module):
     r"""Gated recurrent units: $h_t = (1 - u_t) \odot n_t + u_t \odot h_{t-1}$.
 
@@ -179,7 +180,7 @@ class RecurrentRegression(eqx.Module):
         """Read a network that `save` wrote; damaged, foreign or newer files raise `ModelFileError`."""
         from ilb.models import storage
 
-        return storage.load_recurrent(Path(path))
+        return storage.load_model(Path(path), RecurrentRegression)
 
     def __repr__(self) -> str:
         origin = f", fitted on {self.provenance.rows} rows" if self.provenance else ""

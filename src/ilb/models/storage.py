@@ -23,20 +23,9 @@ from safetensors.numpy import save as pack_arrays
 
 from ilb.errors import ModelFileError
 from ilb.logs import Schema
-from ilb.models.latent import LatentModel, LinearReward, NoiseLevels, Provenance
-from ilb.models.recurrent import GRULayer, RecurrentRegression
-from ilb.networks import (
-    Affine,
-    ComposedEncoder,
-    DenseMLP,
-    IdentityEncoder,
-    InverseMixing,
-    LeakyMixing,
-    LeakyMLP,
-    LeakyReward,
-    MaxoutMLP,
-    SideBySide,
-)
+from ilb.models.latent import LatentModel, Provenance
+from ilb.models.recurrent import RecurrentRegression
+from ilb.networks import STORABLE
 
 FORMATS: dict[type[eqx.Module], str] = {
     LatentModel: "ilb-latent-model",
@@ -44,28 +33,8 @@ FORMATS: dict[type[eqx.Module], str] = {
 }
 """What can be saved as a whole, and what its manifest calls itself."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-
-STORABLE: dict[str, type[eqx.Module]] = {
-    kind.__name__: kind
-    for kind in (
-        Affine,
-        DenseMLP,
-        IdentityEncoder,
-        InverseMixing,
-        LeakyMixing,
-        LeakyMLP,
-        LeakyReward,
-        LinearReward,
-        MaxoutMLP,
-        NoiseLevels,
-        ComposedEncoder,
-        SideBySide,
-        GRULayer,
-    )
-}
-"""The modules that a file may name; a new encoder or reward model adds itself here."""
 
 Model = TypeVar("Model", LatentModel, RecurrentRegression)
 
@@ -107,17 +76,8 @@ def save_model(model: LatentModel | RecurrentRegression, path: Path) -> None:
             stale.unlink(missing_ok=True)
 
 
-def load_model(path: Path) -> LatentModel:
+def load_model(path: Path, kind: type[Model]) -> Model:
     """Read a model and check that it is whole; anything wrong is a `ModelFileError` that says what to do."""
-    return _load(path, LatentModel)
-
-
-def load_recurrent(path: Path) -> RecurrentRegression:
-    """Do the same for the network of the regression baseline."""
-    return _load(path, RecurrentRegression)
-
-
-def _load(path: Path, kind: type[Model]) -> Model:
     manifest = _read_manifest(path, FORMATS[kind])
     try:
         return _assemble(manifest, path, kind)
@@ -189,7 +149,7 @@ def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
             part.name: _take_apart(getattr(value, part.name), f"{name}.{part.name}", arrays) for part in fields(value)
         }
         return {"module": kind, "fields": inner}
-    raise ModelFileError(f"{name} is a {kind}, which ILB can't save. Add it to `ilb.models.storage.STORABLE`.")
+    raise ModelFileError(f"{name} is a {kind}, which ILB can't save. Mark the class with `ilb.storable`.")
 
 
 def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -199,14 +159,18 @@ def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return jnp.asarray(arrays[part["array"]])
     if part["module"] not in STORABLE:
         raise ModelFileError(
-            f"{name} is a {part['module']!r}, which this ILB does not know. Upgrade identifiable-latent-bandits."
+            f"{name} is a {part['module']!r}, which this ILB does not know. Upgrade identifiable-latent-bandits, "
+            "or import the module that marks it as `storable`."
         )
     inner = {field: _put_together(value, f"{name}.{field}", arrays) for field, value in part["fields"].items()}
     return STORABLE[part["module"]](**inner)
 
 
 def _provenance(stored: dict[str, Any]) -> Provenance:
-    return Provenance(**{**stored, "notes": tuple(stored["notes"])})
+    notes = tuple(stored["notes"])
+    # Format 1 told of an interruption in a note alone.
+    interrupted = stored.get("interrupted", any("interrupted" in note for note in notes))
+    return Provenance(**{**stored, "notes": notes, "interrupted": interrupted})
 
 
 def _content_hash(manifest: dict[str, Any]) -> str:

@@ -91,6 +91,7 @@ def fit_many(
             instances=table.instances,
             curve=result.curve.plain(),
             notes=tuple(said),
+            interrupted=result.interrupted or fitted.interrupted,
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, table.schema, provenance))
     return models
@@ -116,7 +117,8 @@ def refit_rewards(
         provenance = model.provenance
         if provenance is not None:
             described = {**provenance.recipe, "reward": describe_recipe(reward)}
-            provenance = replace(provenance, recipe=described, notes=(*provenance.notes, *fitted.notes))
+            notes, interrupted = (*provenance.notes, *fitted.notes), provenance.interrupted or fitted.interrupted
+            provenance = replace(provenance, recipe=described, notes=notes, interrupted=interrupted)
         again.append(LatentModel(model.encoder, fitted.reward, noise, table.schema, provenance))
     return again
 

@@ -27,7 +27,7 @@ from ilb.logs import Logs
 from ilb.models.latent import Provenance
 from ilb.models.recurrent import RecurrentRegression, random_recurrent_regression
 from ilb.offline.scaling import Scaling, Units, Whitened, apply_scaling
-from ilb.offline.scores import FitScores, Score, Truth, jackknife_sums, r_squared
+from ilb.offline.scores import FitScores, Truth, r_squared, share_of_best
 from ilb.offline.training import (
     CosineAdam,
     Minimised,
@@ -212,6 +212,7 @@ def _provenance(recipe: RegressionRecipe, run: Minimised, logs: Logs, seed: int)
         instances=logs.instances,
         curve=run.curve.plain(),
         notes=notes,
+        interrupted=run.interrupted,
     )
 
 
@@ -268,14 +269,5 @@ def score_regression(
     potential = truth.mean_rewards[owner].astype(np.float64)
     return scores._replace(
         potential_r2=r_squared(estimate.ravel(), potential.ravel(), np.repeat(owner, estimate.shape[1])),
-        best_action=_share_of_best(estimate, potential, owner),
+        best_action=share_of_best(estimate, potential, owner),
     )
-
-
-def _share_of_best(
-    estimate: Float[np.ndarray, "decisions K"], truth: Float[np.ndarray, "decisions K"], owner: np.ndarray
-) -> Score:
-    """Find how often the best action looks best; decisions of one instance are left out together."""
-    right = (estimate.argmax(axis=1) == truth.argmax(axis=1)).astype(float)
-    sums = np.stack([np.bincount(owner, weights=right), np.bincount(owner)], axis=1)
-    return jackknife_sums(lambda sums: sums[..., 0] / sums[..., 1], sums)

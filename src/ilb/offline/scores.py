@@ -18,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
+from ilb.estimates import Estimate
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
@@ -25,16 +26,6 @@ from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
 from ilb.offline.rewards.linear import reward_cells
 from ilb.types import Encoder
-
-
-class Score(NamedTuple):
-    """A number and its standard error over instances."""
-
-    value: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ± {self.standard_error:.3f}"
 
 
 class Truth(NamedTuple):
@@ -47,26 +38,26 @@ class Truth(NamedTuple):
 class FitScores(NamedTuple):
     """One line of Table tab:test; scores that need the truth are None on real logs."""
 
-    reward_r2: Score
-    potential_r2: Score | None = None
-    best_action: Score | None = None
-    mcc: Score | None = None
-    affine_mcc: Score | None = None
-    affine_r2: Score | None = None
+    reward_r2: Estimate
+    potential_r2: Estimate | None = None
+    best_action: Estimate | None = None
+    mcc: Estimate | None = None
+    affine_mcc: Estimate | None = None
+    affine_r2: Estimate | None = None
 
 
-def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Score:
+def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Estimate:
     """Compute `statistic(index of instances)` and its standard error by leaving out one instance at a time."""
     everyone = np.arange(instances)
     left_out = [statistic(np.delete(everyone, number)) for number in everyone] if instances > 1 else [np.nan]
-    return Score(float(statistic(everyone)), _spread(np.array(left_out)))
+    return Estimate(float(statistic(everyone)), _spread(np.array(left_out)), instances)
 
 
-def jackknife_sums(statistic: Callable[[np.ndarray], np.ndarray], sums: Float[np.ndarray, "I m"]) -> Score:
+def jackknife_sums(statistic: Callable[[np.ndarray], np.ndarray], sums: Float[np.ndarray, "I m"]) -> Estimate:
     """Do the same for a statistic of sums over instances, `[..., m] -> [...]`: leaving one out is a subtraction."""
     total = sums.sum(axis=0)
     left_out = statistic(total - sums) if len(sums) > 1 else np.full(1, np.nan)
-    return Score(float(statistic(total)), _spread(left_out))
+    return Estimate(float(statistic(total)), _spread(left_out), len(sums))
 
 
 def _spread(left_out: Float[np.ndarray, " I"]) -> float:
@@ -79,7 +70,7 @@ def mean_correlation(
     mean_encodings: Float[np.ndarray, "I n"],
     latents: Float[np.ndarray, "I n"],
     seed: int = 0,
-) -> Score:
+) -> Estimate:
     """MCC as the paper does it: FastICA, fitted on training encodings, then Hungarian matching of coordinates.
 
     With Gaussian latent states the rotation is not identifiable, and even the truth scores well below 1; read it beside
@@ -114,14 +105,14 @@ def align(encodings: Float[np.ndarray, "I m"], latents: Float[np.ndarray, "I n"]
     return lambda other: np.asarray(other @ coefficients[:-1] + coefficients[-1])
 
 
-def affine_correlation(aligned: Float[np.ndarray, "I n"], latents: Float[np.ndarray, "I n"]) -> Score:
+def affine_correlation(aligned: Float[np.ndarray, "I n"], latents: Float[np.ndarray, "I n"]) -> Estimate:
     """Mean correlation of each latent coordinate with its aligned estimate."""
     return jackknife(lambda index: float(np.diag(_correlations(aligned[index], latents[index])).mean()), len(latents))
 
 
 def r_squared(
     estimate: Float[np.ndarray, " values"], target: Float[np.ndarray, " values"], instance: np.ndarray
-) -> Score:
+) -> Estimate:
     """Share of the variance of `target` that `estimate` explains, over all values of all instances."""
     _, group = np.unique(instance, return_inverse=True)
     # Sums for each instance are enough, so leaving one out is a subtraction; centring keeps them well-conditioned.
@@ -136,10 +127,13 @@ def r_squared(
     return jackknife_sums(statistic, np.stack(sums, axis=1))
 
 
-def share_of_best(estimate: Float[np.ndarray, "I K"], truth: Float[np.ndarray, "I K"]) -> Score:
-    """How often the action that looks best is the best one."""
+def share_of_best(
+    estimate: Float[np.ndarray, "decisions K"], truth: Float[np.ndarray, "decisions K"], instance: np.ndarray
+) -> Estimate:
+    """How often the action that looks best is the best one; decisions of one instance are left out together."""
     right = (estimate.argmax(axis=1) == truth.argmax(axis=1)).astype(float)
-    return jackknife_sums(lambda sums: sums[..., 0] / sums[..., 1], np.stack([right, np.ones_like(right)], axis=1))
+    sums = np.stack([np.bincount(instance, weights=right), np.bincount(instance)], axis=1)
+    return jackknife_sums(lambda sums: sums[..., 0] / sums[..., 1], sums)
 
 
 def score_model(
@@ -161,7 +155,7 @@ def score_model(
     everyone = np.repeat(np.arange(len(estimate)), estimate.shape[1])
     scores = scores._replace(
         potential_r2=r_squared(estimate.ravel(), truth.mean_rewards.ravel().astype(np.float64), everyone),
-        best_action=share_of_best(estimate, truth.mean_rewards),
+        best_action=share_of_best(estimate, truth.mean_rewards, np.arange(len(estimate))),
     )
     if training is None:
         return scores

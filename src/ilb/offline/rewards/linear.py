@@ -51,12 +51,13 @@ def reward_cells(logs: Logs) -> Cells:
 
 
 class RewardFit(NamedTuple):
-    """The reward model and the variances around it; `notes` go into the provenance of the model."""
+    """The reward model and the variances around it; `notes` and `interrupted` go into the provenance of the model."""
 
     reward: RewardModel
     reward_variance: Float[np.ndarray, " K"]
     leftover_variance: float
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
 
 
 def fit_linear_reward(

@@ -99,22 +99,13 @@ class MLPRewardRecipe:
         result = minimise_many(keys_step, loss, layers, training, self.training, validation=validation, report=report)
         slope = jnp.asarray(self.slope, jnp.float32)
         return [
-            _complete(
-                LeakyMLP(run.params, slope).between(unit.inputs, unit.rewards(actions)), task, held, self._notes(run)
-            )
+            _complete(LeakyMLP(run.params, slope).between(unit.inputs, unit.rewards(actions)), task, held, run)
             for run, unit, task, held in zip(result.runs(), units, tasks, held_out, strict=True)
         ]
 
     def _hold_out(self, key: PRNGKeyArray, instances: int) -> Bool[np.ndarray, " I"]:
         number = round(self.validation_share * instances)
         return draw_held_out(key, instances, number if number >= 2 else 0)
-
-    def _notes(self, run: Minimised) -> tuple[str, ...]:
-        if not run.interrupted:
-            return (f"the reward network is that of step {run.best_step}",)
-        note = f"the training of rewards was interrupted; the network is that of step {run.best_step}"
-        warnings.warn(note, IlbWarning, stacklevel=4)
-        return (note,)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
@@ -148,7 +139,7 @@ def _grid(task: RewardTask, units: Units, kept: Bool[np.ndarray, " I"], size: in
     return CellGrid(inputs, targets, weights, np.asarray(kept.sum(), np.int32))
 
 
-def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, notes: tuple[str, ...]) -> RewardFit:
+def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, run: Minimised) -> RewardFit:
     """Measure the variances around the network, on held-out instances where there are any: it never saw those."""
     cells, actions = task.cells, len(task.labels)
     values, slopes = _values_and_slopes(network, jnp.asarray(task.mean_encodings, jnp.float32))
@@ -160,7 +151,11 @@ def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, notes: tupl
     variance = measure_reward_variance(cells, groups, float(np.mean(residual[telling] ** 2)))
     telling_cells = Cells(*(part[telling] for part in cells))
     leftover = measure_leftover_variance(telling_cells, residual[telling], variance, blur[telling], parameters=0)
-    return RewardFit(network, variance, leftover, notes)
+    note = f"the reward network is that of step {run.best_step}"
+    if run.interrupted:
+        note = f"the training of rewards was interrupted; the network is that of step {run.best_step}"
+        warnings.warn(note, IlbWarning, stacklevel=4)
+    return RewardFit(network, variance, leftover, (note,), run.interrupted)
 
 
 @jax.jit
