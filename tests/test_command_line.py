@@ -16,6 +16,7 @@ from ilb import LatentModel
 from ilb.cli import main
 from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
+from ilb.offline.encoders import ENCODER_RECIPES
 from ilb_paper.command import layout_comparison
 
 
@@ -74,6 +75,12 @@ def test_simulate_fit_and_score_follow_one_another(ilb, folder):
     assert scores["oracle"]["best_action"]["value"] > 0.7 > scores["best on average"]["best_action"]["value"]
     assert 0 < scores["this model"]["reward_r2"]["standard_error"] < 0.2
     assert "affine_r2" not in scores["best on average"]
+
+
+def test_every_recipe_is_listed_with_what_it_is(ilb, folder):
+    lines = ilb("fit", "--recipes", cwd=folder).splitlines()
+    assert [line.split()[0] for line in lines] == list(ENCODER_RECIPES)
+    assert all(len(line.split()) > 5 for line in lines)
 
 
 def test_without_a_world_only_what_can_be_known_is_scored(ilb, folder):

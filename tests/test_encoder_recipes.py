@@ -1,5 +1,7 @@
 """One conformance suite over every encoder recipe."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,16 +12,22 @@ from ilb import FitError, LatentModel, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.networks import random_maxout_mlp
+from ilb.offline.encoders import ENCODER_RECIPES
 from ilb.offline.encoders.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
+from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
 from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule
 
+TIED = TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200))
+# Smaller versions of the recipes that take long; others are tested as they are.
 SMALL = {
-    "tied": TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200)),
+    "tied": TIED,
+    "deep": replace(TiedRecipe.deep(), training=TIED.training),
+    "with-contexts": WithContexts(TIED),
     "paper": PaperRecipe(
         layers=3,
         width=2,
@@ -40,14 +48,19 @@ SMALL = {
 
 def planned_steps(recipe, rows):
     """What a recipe says it will do: a number of steps, or of epochs over the rows that are not held out."""
+    if isinstance(recipe, WithContexts):
+        return planned_steps(recipe.recipe, rows)
     if isinstance(recipe, VAERecipe):
         return recipe.epochs * int(np.ceil(rows * (1 - recipe.validation_share) / recipe.batch))
     return recipe.training.steps
 
 
-@pytest.fixture(params=SMALL, scope="module")
+@pytest.fixture(params=ENCODER_RECIPES, scope="module")
 def recipe(request):
-    return SMALL[request.param]
+    whole = ENCODER_RECIPES[request.param]()
+    small = SMALL.get(request.param, whole)
+    assert type(small) is type(whole)
+    return small
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +119,7 @@ def test_the_model_says_where_it_comes_from(recipe, models, recording):
     assert provenance.rows == recording.logs.rows
     assert provenance.curve["step"][-1] == planned_steps(recipe, recording.logs.rows)
     assert provenance.curve["training"][-1] < provenance.curve["training"][0]
+    assert not provenance.interrupted
 
 
 @pytest.mark.parametrize("wrong", [0, 5])
@@ -126,6 +140,7 @@ def test_an_interrupted_fit_gives_a_model_and_says_so(recipe, recording):
     with pytest.warns(IlbWarning, match="interrupted"):
         model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt)
     assert "interrupted" in model.provenance.notes[0]
+    assert model.provenance.interrupted
     assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))
 
 

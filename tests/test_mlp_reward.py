@@ -18,9 +18,9 @@ from ilb.models.latent import LatentModel
 from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
-from ilb.offline.rewards.linear import Cells, reward_cells
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss
-from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardTask
+from ilb.offline.rewards.recipe import Cells, RewardTask, reward_cells
 from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
 from ilb.types import silent
@@ -191,6 +191,7 @@ def test_an_interrupted_training_gives_a_network_and_says_so():
     with pytest.warns(IlbWarning, match="training of rewards was interrupted"):
         fitted = train(task_of(np.random.default_rng(10), linear), report=interrupt)
     assert "interrupted" in fitted.notes[0]
+    assert fitted.interrupted
     assert np.all(np.isfinite(predict(fitted, NEW)))
 
 

@@ -12,7 +12,8 @@ from ilb.environments import GaussianNoise, draw_confounded_logging, draw_world,
 from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.rewards.linear import fit_linear_reward, reward_cells
+from ilb.offline.rewards.linear import fit_linear_reward
+from ilb.offline.rewards.recipe import reward_cells
 
 
 class Case(NamedTuple):

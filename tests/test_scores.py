@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
+from ilb.estimates import Estimate
 from ilb.logs import Logs
 from ilb.offline.fit import complete_model
 from ilb.offline.scores import (
@@ -55,7 +56,7 @@ def leave_one_out(statistic, instances):
 def test_the_jackknife_of_a_mean_is_its_classical_standard_error():
     values = np.random.default_rng(0).gamma(2.0, size=25)
     score = jackknife(lambda index: float(values[index].mean()), 25)
-    np.testing.assert_allclose(score, (values.mean(), values.std(ddof=1) / 5), rtol=1e-12)
+    np.testing.assert_allclose((score.value, score.standard_error), (values.mean(), values.std(ddof=1) / 5), rtol=1e-12)
 
 
 def test_a_standard_error_covers_the_spread_over_repeated_test_sets():
@@ -66,7 +67,7 @@ def test_a_standard_error_covers_the_spread_over_repeated_test_sets():
         effect = rng.normal(size=40)[instance]  # shared within an instance, so rows are far from independent
         target = effect + 0.3 * rng.normal(size=200)
         scores.append(r_squared(0.5 * effect, target, instance))
-    values, errors = np.array(scores).T
+    values, errors = np.array([(score.value, score.standard_error) for score in scores]).T
     # The deviation of 200 values is off by 5 %; the jackknife errs on the large side for small samples.
     assert 0.8 < np.sqrt(np.mean(errors**2)) / values.std() < 1.4
 
@@ -90,8 +91,11 @@ def test_scoring_many_instances_takes_time_in_proportion():
     assert time.process_time() - begin < 0.5
 
 
-def test_a_score_reads_well():
-    assert str(Score(0.79949, 0.01251)) == "0.799 ± 0.013"
+@pytest.mark.parametrize("instances", [2, 7])
+def test_a_score_counts_the_instances_it_rests_on(instances):
+    by_sums = r_squared(np.arange(2.0 * instances), np.arange(2.0 * instances), np.repeat(np.arange(instances), 2))
+    assert by_sums.count == instances
+    assert jackknife(lambda index: float(index.sum()), instances).count == instances
 
 
 # R squared
@@ -115,7 +119,7 @@ def test_r_squared_and_its_standard_error_equal_a_slow_leave_one_out():
 
 def test_r_squared_has_its_landmarks():
     target, instance = np.random.default_rng(4).normal(size=30), np.repeat(np.arange(10), 3)
-    assert r_squared(target, target, instance) == (1.0, 0.0)
+    assert r_squared(target, target, instance) == Estimate(1.0, 0.0, 10)
     np.testing.assert_allclose(r_squared(np.full(30, target.mean()), target, instance).value, 0.0, atol=1e-12)
     assert r_squared(-target, target, instance).value < -1
 

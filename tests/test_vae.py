@@ -142,7 +142,7 @@ def test_no_instance_is_both_trained_on_and_held_out(logs, monkeypatch):
     class Seen(Exception):  # noqa: N818
         pass
 
-    def look(keys, loss, params, data, recipe, *, validation, report):
+    def look(keys, loss, params, data, schedule, *, validation, report):
         raise Seen([rows_of(part.inputs[0, : part.rows[0]]) for part in (data, validation)])
 
     monkeypatch.setattr("ilb.offline.encoders.vae.minimise_many", look)

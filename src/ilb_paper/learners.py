@@ -22,8 +22,9 @@ from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.fit import complete_model, fit_many, refit_rewards
 from ilb.offline.regression import RegressionRecipe, fit_regression_many, score_regression
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import MLPRewardRecipe
-from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe
+from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
 from ilb.types import Encoder

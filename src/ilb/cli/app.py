@@ -47,6 +47,15 @@ def _common(
     del version
 
 
+def _list_recipes(wanted: bool) -> bool:
+    if wanted:
+        from ilb.cli.commands import list_recipes
+
+        list_recipes()
+        raise typer.Exit
+    return wanted
+
+
 @app.command()
 def fit(
     logs: Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")],
@@ -63,13 +72,15 @@ def fit(
         list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")
     ] = None,
     latent_dim: Annotated[int | None, typer.Option(help="Latent dimension (default: chosen by held-out fit).")] = None,
-    recipe: Annotated[
-        str, typer.Option(help="How the encoder is learned: tied (ours), deep, with-contexts, paper or vae.")
-    ] = "tied",
+    recipe: Annotated[str, typer.Option(help="How the encoder is learned; --recipes lists the ways.")] = "tied",
+    recipes: Annotated[
+        bool, typer.Option("--recipes", help="List the recipes.", callback=_list_recipes, is_eager=True)
+    ] = False,
     test_share: Annotated[float, typer.Option(min=0, max=0.9, help="Share of instances held out for scores.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,
 ) -> None:
     """Learn a latent model from logs and save it."""
+    del recipes
     _require_room_for_a_model(out)
     columns: dict[str, Any] = {
         "instance": instance,

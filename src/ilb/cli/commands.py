@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,11 @@ from ilb.logs import Logs, Schema
 from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
-from ilb.offline.encoders.paper import PaperRecipe
-from ilb.offline.encoders.recipe import EncoderRecipe
-from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.encoders.vae import VAERecipe
-from ilb.offline.encoders.with_contexts import WithContexts
+from ilb.offline.encoders import ENCODER_RECIPES
 from ilb.offline.fit import fit
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
 from ilb.types import Encoder
 
-RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
-    "tied": TiedRecipe,
-    "deep": TiedRecipe.deep,
-    "with-contexts": WithContexts,
-    "paper": PaperRecipe,
-    "vae": VAERecipe,
-}
 THIS_MODEL = "this model"
 
 
@@ -50,6 +39,12 @@ def write_simulation(specification: Specification, out: Path) -> None:
     say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
 
 
+def list_recipes() -> None:
+    """Print every encoder recipe by name, with what it says of itself."""
+    for name, recipe in ENCODER_RECIPES.items():
+        say(f"{name:14} {(recipe.__doc__ or '').splitlines()[0]}")
+
+
 def fit_table(
     path: Path,
     columns: Mapping[str, Any],
@@ -61,13 +56,13 @@ def fit_table(
     seed: int,
 ) -> LatentModel:
     """Read a table, learn a model from it, score it on held-out instances, save it."""
-    if recipe not in RECIPES:
-        raise IlbError(f"--recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
+    if recipe not in ENCODER_RECIPES:
+        raise IlbError(f"--recipe must be one of {', '.join(ENCODER_RECIPES)}; got {recipe!r}.")
     logs = Logs.from_frame(path, **columns)
     say(f"read {path}: {logs.describe().sentence()}")
     training, test = (logs, None) if test_share == 0 else logs.split_instances((1 - test_share, test_share), seed=seed)
     with progress_bar("Learning the encoder", notes) as report:
-        model = fit(training, latent_dim=latent_dim, recipe=RECIPES[recipe](), seed=seed, report=report)
+        model = fit(training, latent_dim=latent_dim, recipe=ENCODER_RECIPES[recipe](), seed=seed, report=report)
     assert model.provenance is not None
     for note in model.provenance.notes:
         say(note)

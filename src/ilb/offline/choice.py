@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ilb.errors import FitError
+from ilb.estimates import standard_error
 from ilb.logs import Logs
 from ilb.networks import Affine
 from ilb.offline.encoders.tied import Episode, TiedParams, TiedRecipe, contrastive_losses
@@ -27,12 +28,24 @@ QUICK = TiedRecipe(rows_per_instance=16, training=Schedule(steps=1000, optimiser
 
 
 class DimensionChoice(NamedTuple):
-    """The curve and the choice: mean held-out log-likelihood of the true instance, for each dimension tried."""
+    """The curve and the choice: mean held-out log-likelihood of the true instance, for each dimension tried.
+
+    The standard error is that of the difference to the best dimension, over the same held-out instances.
+    """
 
     dims: tuple[int, ...]
     log_likelihood: Float[np.ndarray, " dims"]
     standard_error: Float[np.ndarray, " dims"]
     chosen: int
+
+    @classmethod
+    def of(cls, dims: tuple[int, ...], losses: Float[np.ndarray, "dims instances"]) -> DimensionChoice:
+        """Take the smallest dimension within one standard error of the best."""
+        means = losses.mean(axis=1)
+        best = int(means.argmin())
+        errors = standard_error((losses - losses[best]).T)
+        chosen = next(dim for dim, mean, error in zip(dims, means, errors, strict=True) if mean - means[best] <= error)
+        return cls(dims, -means, errors, chosen)
 
     def sentence(self) -> str:
         """Say the choice and its grounds in one line."""
@@ -52,10 +65,7 @@ def choose_latent_dim(
     recipe: TiedRecipe = QUICK,
     report: Report = silent,
 ) -> DimensionChoice:
-    """Train on most instances for each candidate, score the rest, and take the smallest dimension that does not lose.
-
-    The standard error is that of the difference to the best dimension, over the same held-out instances.
-    """
+    """Train on most instances for each candidate, score the rest, and take the smallest that does not lose."""
     candidates = range(1, min(logs.width, 10, logs.instances // 2) + 1) if candidates is None else candidates
     if logs.instances < 10:
         raise FitError(
@@ -69,13 +79,7 @@ def choose_latent_dim(
         trained = recipe.train_params(fit_keys([seed]), [train], dim)[0]
         losses.append(_losses(trained, fit_whitening(train.context), held_out, episode_rows))
         report(number + 1, len(candidates), float(losses[-1].mean()))
-    table = np.stack(losses)
-    best = int(table.mean(axis=1).argmin())
-    differences = table - table[best]
-    errors = differences.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
-    within = differences.mean(axis=1) <= errors
-    chosen = next(dim for dim, close in zip(candidates, within, strict=True) if close)
-    return DimensionChoice(tuple(candidates), -table.mean(axis=1), errors, chosen)
+    return DimensionChoice.of(tuple(candidates), np.stack(losses))
 
 
 def _held_out_rows(logs: Logs) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from ilb.logs import Logs
 from ilb.models.baselines import DiscreteStates
 from ilb.models.latent import LatentModel
 from ilb.offline.encodings import encode_contexts, instance_means
-from ilb.offline.rewards.linear import reward_cells
+from ilb.offline.rewards.recipe import reward_cells
 
 RESTARTS = 8
 """Starts of a mixture; the best is kept. One start in a few ends with two states in one."""

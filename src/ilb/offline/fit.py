@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,8 @@ from ilb.offline.choice import choose_latent_dim
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.rewards.linear import RewardFit, reward_cells
-from ilb.offline.rewards.recipe import LinearRewardRecipe, RewardRecipe, RewardTask
+from ilb.offline.rewards.linear import LinearRewardRecipe
+from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardTask, reward_cells
 from ilb.offline.training import describe_recipe, fit_keys
 from ilb.streams import Stream
 from ilb.types import Encoder, Report, silent
@@ -62,38 +63,62 @@ def fit_many(
     seeds: Sequence[int],
     report: Report = silent,
 ) -> list[LatentModel]:
-    """Learn many models at once, one for each table and seed; their encoders train in one compiled program."""
+    """Learn many models at once, one for each table and seed; encoders of the same dimension train in one program.
+
+    Without `latent_dim` every table chooses its own.
+    """
     recipe = TiedRecipe() if recipe is None else recipe
     reward = LinearRewardRecipe() if reward is None else reward
     for table in logs:
         _check(table, latent_dim)
-    notes: list[str] = []
-    if latent_dim is None:
-        choice = choose_latent_dim(logs[0], seed=seeds[0], report=report)
-        latent_dim = choice.chosen
-        notes.append(choice.sentence())
-    keys = fit_keys(seeds)
+    runs = [_Run.plan(table, seed, latent_dim, report) for table, seed in zip(logs, seeds, strict=True)]
+    models: dict[int, LatentModel] = {}
+    for dim in dict.fromkeys(run.latent_dim for run in runs):
+        alike = [number for number, run in enumerate(runs) if run.latent_dim == dim]
+        models.update(zip(alike, _fit_alike([runs[number] for number in alike], recipe, reward, report), strict=True))
+    return [models[number] for number in range(len(runs))]
+
+
+class _Run(NamedTuple):
+    """A model to learn, and what is to be noted of how its dimension was found."""
+
+    logs: Logs
+    seed: int
+    latent_dim: int
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def plan(cls, logs: Logs, seed: int, latent_dim: int | None, report: Report) -> _Run:
+        if latent_dim is not None:
+            return cls(logs, seed, latent_dim)
+        choice = choose_latent_dim(logs, seed=seed, report=report)
+        return cls(logs, seed, choice.chosen, (choice.sentence(),))
+
+
+def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe, report: Report) -> list[LatentModel]:
+    """Learn models of one latent dimension together."""
+    logs, latent_dim = [run.logs for run in runs], runs[0].latent_dim
+    keys = fit_keys([run.seed for run in runs])
     trained = recipe.train(keys, logs, latent_dim, report)
     measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
-    for result, (fitted, noise), table, seed in zip(trained, measured, logs, seeds, strict=True):
-        said = list(notes)
+    for run, result, (fitted, noise) in zip(runs, trained, measured, strict=True):
+        notes = [*run.notes]
         if result.interrupted:
-            said.append(f"training was interrupted; the parameters are those of step {result.best_step}")
-            warnings.warn(said[-1], IlbWarning, stacklevel=3)
-        said.extend(fitted.notes)
+            notes.append(f"training was interrupted; the parameters are those of step {result.best_step}")
+            warnings.warn(notes[-1], IlbWarning, stacklevel=4)
         provenance = Provenance(
             version=__version__,
-            seed=seed,
+            seed=run.seed,
             recipe=described,
-            rows=table.rows,
-            instances=table.instances,
+            rows=run.logs.rows,
+            instances=run.logs.instances,
             curve=result.curve.plain(),
-            notes=tuple(said),
+            notes=(*notes, *fitted.notes),
             interrupted=result.interrupted or fitted.interrupted,
         )
-        models.append(LatentModel(result.encoder, fitted.reward, noise, table.schema, provenance))
+        models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance))
     return models
 
 

@@ -24,7 +24,7 @@ from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.fit import complete_model
-from ilb.offline.rewards.linear import reward_cells
+from ilb.offline.rewards.recipe import reward_cells
 from ilb.types import Encoder
 
 

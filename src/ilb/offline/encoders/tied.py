@@ -160,7 +160,7 @@ def contrastive_losses(
 
 @dataclass(frozen=True)
 class TiedRecipe:
-    """Mean-contrastive learning with tied prototypes, Adam and a cosine schedule: better and far cheaper.
+    """Mean-contrastive learning with tied prototypes: the default, better and far cheaper than the paper's recipe.
 
     `width` is the width of hidden layers in multiples of the latent dimension. The encoder comes out in a canonical
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
@@ -181,7 +181,7 @@ class TiedRecipe:
 
     @classmethod
     def deep(cls) -> TiedRecipe:
-        """Give the recipe for deeper emissions: one layer more, and three times the work of the default."""
+        """The default for contexts that are a deeper function of the latent state: a layer more, thrice the work."""
         return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
 
     def shortened(self, effort: float) -> TiedRecipe:

@@ -23,7 +23,7 @@ from ilb.types import Report, silent
 
 @dataclass(frozen=True)
 class WithContexts:
-    """Train `recipe`, and give each encoding the scaled context as further coordinates: n + d in all.
+    """The encoding of another recipe with the scaled context as further coordinates: n + d in all.
 
     `encoding_dim` is a dimension of the encoding other than that of the fit: beside the contexts a single one is often
     enough, and every further coordinate costs the reward model precision.

@@ -1,63 +1,35 @@
-r"""One linear reward model for each action, by least squares on mean encodings (Alg. 1, offline line 2; thm:reward).
-
-Rows of one instance with the same action share their mean encoding, so all sums are over *cells* (instance, action).
-"""
+r"""One linear reward model for each action, by least squares on mean encodings (Alg. 1, offline line 2; thm:reward)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from ilb.errors import RareActionWarning
-from ilb.logs import Logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LinearReward
+from ilb.offline.rewards.recipe import Cells, RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
 from ilb.offline.scaling import correlation_axes, measure_columns
-from ilb.types import RewardModel
+from ilb.types import Report, silent
 
 RARE_FACTOR = 5
 """An action with fewer rewards than this times its coefficients, or seen in fewer instances than twice its
 coefficients, is rare: it borrows strength from the other actions."""
 
-PRIOR_ROWS = 10
-"""Weight, in rows, of the pooled reward variance in the variance of one action."""
 
+@dataclass(frozen=True)
+class LinearRewardRecipe:
+    """Least squares for each action (thm:reward): the default, and what FPG and the calibrated posterior need."""
 
-class Cells(NamedTuple):
-    """Rewards by (instance, action): how many, their mean, and their squared deviations from it."""
-
-    instance: Int[np.ndarray, " cells"]
-    action: Int[np.ndarray, " cells"]
-    rows: Int[np.ndarray, " cells"]
-    mean: Float[np.ndarray, " cells"]
-    deviation: Float[np.ndarray, " cells"]
-
-
-def reward_cells(logs: Logs) -> Cells:
-    """Sum the logged rewards by instance and action; rows without an action or a reward are left out."""
-    logs.require_any_reward()
-    seen = logs.rewarded
-    code = logs.instance[seen].astype(np.int64) * logs.actions + logs.action[seen]
-    cells, index, count = np.unique(code, return_inverse=True, return_counts=True)
-    reward = logs.reward[seen].astype(np.float64)
-    mean = np.bincount(index, weights=reward) / count
-    deviation = np.bincount(index, weights=(reward - mean[index]) ** 2)
-    return Cells(cells // logs.actions, cells % logs.actions, count, mean, deviation)
-
-
-class RewardFit(NamedTuple):
-    """The reward model and the variances around it; `notes` and `interrupted` go into the provenance of the model."""
-
-    reward: RewardModel
-    reward_variance: Float[np.ndarray, " K"]
-    leftover_variance: float
-    notes: tuple[str, ...] = ()
-    interrupted: bool = False
+    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+        del keys, report  # nothing is drawn, and there is nothing to wait for
+        return [fit_linear_reward(*task) for task in tasks]
 
 
 def fit_linear_reward(
@@ -101,8 +73,7 @@ def fit_linear_reward(
         theta = coefficients[:, :dim]
         noise = np.einsum("ai,ij,aj->a", theta, to_basis.T @ encoding_covariance @ to_basis, theta)
         blur = noise[cells.action] / lengths[cells.instance]
-    common_cells = Cells(*(part[telling] for part in cells))
-    leftover = measure_leftover_variance(common_cells, residual[telling], variance, blur[telling], parameters)
+    leftover = measure_leftover_variance(cells.where(telling), residual[telling], variance, blur[telling], parameters)
 
     spread = variance[cells.action] / cells.rows + leftover + blur  # of the mean reward of a cell around the model
     prior_precision = np.linalg.inv(prior_covariance)
@@ -138,33 +109,6 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
     variances, directions = correlation_axes(mean_encodings, scale)
     kept = variances > 1e-9
     return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
-
-
-def measure_reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: float) -> Float[np.ndarray, " K"]:
-    """Pool deviations within cells, which no error of the model can touch; actions share strength.
-
-    Where no action was ever repeated in an instance, noise and effects of instance x action can't be told apart, and
-    all that the model leaves unexplained is taken as noise.
-    """
-    freedom = np.array([(cells.rows[g] - 1).sum() for g in groups])
-    deviation = np.array([cells.deviation[g].sum() for g in groups])
-    pooled = max(float(deviation.sum() / freedom.sum()) if freedom.sum() > 0 else unexplained, 1e-12)
-    return np.asarray((deviation + PRIOR_ROWS * pooled) / (freedom + PRIOR_ROWS))
-
-
-def measure_leftover_variance(
-    cells: Cells,
-    residual: Float[np.ndarray, " cells"],
-    variance: Float[np.ndarray, " K"],
-    blur: Float[np.ndarray, " cells"],
-    parameters: int,
-) -> float:
-    """Find by moments what of the cells' residuals neither reward noise nor the noise of mean encodings explains."""
-    expected = variance[cells.action] / cells.rows + blur
-    weight = 1 / expected
-    inflation = len(residual) / max(len(residual) - parameters, 1)
-    excess = np.sum(weight * (inflation * residual**2 - expected)) / np.sum(weight)
-    return max(float(excess), 0.0)
 
 
 def _prior(coefficients: Float[np.ndarray, "well n+1"], cells: Cells) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.errors import IlbWarning, RareActionWarning
 from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
-from ilb.offline.rewards.linear import (
-    Cells,
-    RewardFit,
-    measure_leftover_variance,
-    measure_reward_variance,
-)
-from ilb.offline.rewards.recipe import RewardTask
+from ilb.offline.rewards.recipe import RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
 from ilb.offline.scaling import Units, measure_columns
 from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
@@ -149,8 +143,7 @@ def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, run: Minimi
     telling = held[cells.instance] if np.any(held[cells.instance]) else np.ones(len(residual), dtype=bool)
     groups = [np.flatnonzero(cells.action == a) for a in range(actions)]
     variance = measure_reward_variance(cells, groups, float(np.mean(residual[telling] ** 2)))
-    telling_cells = Cells(*(part[telling] for part in cells))
-    leftover = measure_leftover_variance(telling_cells, residual[telling], variance, blur[telling], parameters=0)
+    leftover = measure_leftover_variance(cells.where(telling), residual[telling], variance, blur[telling], parameters=0)
     note = f"the reward network is that of step {run.best_step}"
     if run.interrupted:
         note = f"the training of rewards was interrupted; the network is that of step {run.best_step}"

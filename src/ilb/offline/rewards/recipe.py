@@ -1,16 +1,47 @@
-"""What a reward recipe is: a frozen set of numbers with one method, `train`, for any number of models at once."""
+"""What a reward recipe is, what it is given (rewards by cells), and how the variances around its model are measured.
+
+Rows of one instance with the same action share their mean encoding, so all sums are over *cells* (instance, action).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from ilb.offline.rewards.linear import Cells, RewardFit, fit_linear_reward
-from ilb.types import Report, silent
+from ilb.logs import Logs
+from ilb.types import Report, RewardModel, silent
+
+PRIOR_ROWS = 10
+"""Weight, in rows, of the pooled reward variance in the variance of one action."""
+
+
+class Cells(NamedTuple):
+    """Rewards by (instance, action): how many, their mean, and their squared deviations from it."""
+
+    instance: Int[np.ndarray, " cells"]
+    action: Int[np.ndarray, " cells"]
+    rows: Int[np.ndarray, " cells"]
+    mean: Float[np.ndarray, " cells"]
+    deviation: Float[np.ndarray, " cells"]
+
+    def where(self, kept: Bool[np.ndarray, " cells"]) -> Cells:
+        """Keep some of them."""
+        return Cells(*(part[kept] for part in self))
+
+
+def reward_cells(logs: Logs) -> Cells:
+    """Sum the logged rewards by instance and action; rows without an action or a reward are left out."""
+    logs.require_any_reward()
+    seen = logs.rewarded
+    code = logs.instance[seen].astype(np.int64) * logs.actions + logs.action[seen]
+    cells, index, count = np.unique(code, return_inverse=True, return_counts=True)
+    reward = logs.reward[seen].astype(np.float64)
+    mean = np.bincount(index, weights=reward) / count
+    deviation = np.bincount(index, weights=(reward - mean[index]) ** 2)
+    return Cells(cells // logs.actions, cells % logs.actions, count, mean, deviation)
 
 
 class RewardTask(NamedTuple):
@@ -27,6 +58,16 @@ class RewardTask(NamedTuple):
     lengths: Int[np.ndarray, " I"]
 
 
+class RewardFit(NamedTuple):
+    """The reward model and the variances around it; `notes` and `interrupted` go into the provenance of the model."""
+
+    reward: RewardModel
+    reward_variance: Float[np.ndarray, " K"]
+    leftover_variance: float
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
 @runtime_checkable
 class RewardRecipe(Protocol):
     """Anything that learns mu_a(z) from mean encodings and rewards (Alg. 1, offline line 2)."""
@@ -36,11 +77,28 @@ class RewardRecipe(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LinearRewardRecipe:
-    """Least squares for each action (thm:reward): the default, and what FPG and the calibrated posterior need."""
+def measure_reward_variance(cells: Cells, groups: Sequence[np.ndarray], unexplained: float) -> Float[np.ndarray, " K"]:
+    """Pool deviations within cells, which no error of the model can touch; actions share strength.
 
-    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
-        """Fit in closed form; nothing is drawn and there is nothing to report."""
-        del keys, report
-        return [fit_linear_reward(*task) for task in tasks]
+    Where no action was ever repeated in an instance, noise and effects of instance x action can't be told apart, and
+    all that the model leaves unexplained is taken as noise.
+    """
+    freedom = np.array([(cells.rows[g] - 1).sum() for g in groups])
+    deviation = np.array([cells.deviation[g].sum() for g in groups])
+    pooled = max(float(deviation.sum() / freedom.sum()) if freedom.sum() > 0 else unexplained, 1e-12)
+    return np.asarray((deviation + PRIOR_ROWS * pooled) / (freedom + PRIOR_ROWS))
+
+
+def measure_leftover_variance(
+    cells: Cells,
+    residual: Float[np.ndarray, " cells"],
+    variance: Float[np.ndarray, " K"],
+    blur: Float[np.ndarray, " cells"],
+    parameters: int,
+) -> float:
+    """Find by moments what of the cells' residuals neither reward noise nor the noise of mean encodings explains."""
+    expected = variance[cells.action] / cells.rows + blur
+    weight = 1 / expected
+    inflation = len(residual) / max(len(residual) - parameters, 1)
+    excess = np.sum(weight * (inflation * residual**2 - expected)) / np.sum(weight)
+    return max(float(excess), 0.0)
