@@ -129,7 +129,6 @@ class Judgement(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """What counts."""
         return combine(self.comparisons)
 
 
@@ -160,7 +159,6 @@ class Claim:
         return not self.by_construction and not self.ours
 
     def judge(self, results: Results) -> Judgement:
-        """Test the claim on the results."""
         comparisons = tuple(self.evidence(results))
         released = _if_run(self.evidence, results.at_released_width())
         if [c.difference for c in released] == [c.difference for c in comparisons]:

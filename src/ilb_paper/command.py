@@ -149,7 +149,6 @@ class Display:
         self.progress.update(self.bar, total=weight, tasks=tasks)
 
     def finished(self, task: AbstractTask, outcome: Outcome) -> None:
-        """Move the bar by the weight of the task."""
         self.done += 1
         text = f"{_in_words(task, outcome):<55.55}"
         self.progress.update(self.bar, advance=task.weight(), done=self.done, description=text)

@@ -98,7 +98,6 @@ class RegretFigure(AbstractExperiment):
 
     @property
     def players(self) -> tuple[Player, ...]:
-        """Everyone who plays, once."""
         return tuple(dict.fromkeys(player for group in self.groups for player in group.players))
 
     def tasks(self, results: Results) -> list[AbstractTask]:
@@ -187,7 +186,6 @@ class ScoreTable(AbstractExperiment):
     is_printed: ClassVar[bool] = True
 
     def tasks(self, results: Results) -> list[AbstractTask]:
-        """Fit every row."""
         return [task for row in self.rows for task in results.fit_tasks(row.setting, row.learner)]
 
     def show(self, results: Results) -> Exhibit:

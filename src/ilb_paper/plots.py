@@ -58,7 +58,6 @@ class Line(NamedTuple):
         return {**look, "linestyle": MODEL_LINES[model]} if with_model and model in MODEL_LINES else look
 
     def name(self, with_model: bool) -> str:
-        """Give the name in the legend."""
         policy, model = self.player
         return f"{policy}, {model}" if with_model and model not in ("", policy) else policy
 

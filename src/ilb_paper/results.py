@@ -50,11 +50,9 @@ class Size:
 
     @property
     def instances(self) -> int:
-        """Instances played in each world."""
         return max(3, round(INSTANCES * self.scale))
 
     def horizon(self, full: int = HORIZON) -> int:
-        """Rounds of each instance."""
         return max(12, round(full * self.effort))
 
     @property
@@ -152,7 +150,6 @@ class Results:
         return self._kept[task]
 
     def curve(self, setting: Setting, player: Player, horizon: int = HORIZON) -> RegretCurve:
-        """Summarise the regret of a player."""
         rounds, values = self.regret(setting, player, horizon)
         mean = values.mean(axis=(0, 1), dtype=np.float64)
         return RegretCurve(rounds, mean, clustered_error(values)[0], np.median(values, axis=(0, 1)))

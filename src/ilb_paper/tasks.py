@@ -217,13 +217,11 @@ class PlayTask(AbstractTask):
         return f"play {self.policy} on {self.model}" if self.model not in ("", self.policy) else f"play {self.policy}"
 
     def needs(self) -> tuple[AbstractTask, ...]:
-        """The fits of the model, if it is a learner's."""
         if self.model not in LEARNERS:
             return ()
         return (FitTask(self.setting.offline(), self.model, self.fit_seeds or self.seeds, self.effort),)
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
-        """Build the policy for each world and play."""
         fitted = dict(zip(self.fit_seeds or self.seeds, inputs[0].models, strict=True)) if inputs else {}
         rounds = kept_rounds(self.horizon)
         pieces = []
