@@ -11,9 +11,10 @@ import numpy as np
 from benchmarks.measuring import Measured, Rows, Target
 from ilb import fit
 from ilb.environments import Specification, Synthetic
+from ilb.models.baselines import Ingredients
 from ilb.models.latent import LatentModel
 from ilb.networks import ComposedEncoder, MaxoutMLP
-from ilb.online.roster import LATENT_POLICIES
+from ilb.online.roster import build_policy
 from ilb.simulation import simulate
 
 BATCH, HORIZON = 1000, 2000
@@ -29,7 +30,7 @@ def measure_playing(say: Callable[[str], None]) -> Measured:
     rows: Rows = []
     for name in names:
         say(name)
-        policy = LATENT_POLICIES[name](model)
+        policy = build_policy(Ingredients(model), name)
         simulate(jr.key(0), recorded.world, policy, BATCH, HORIZON)
         began, wall = time.process_time(), time.perf_counter()
         simulate(jr.key(1), recorded.world, policy, BATCH, HORIZON)

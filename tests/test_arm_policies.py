@@ -12,7 +12,7 @@ from ilb.environments import Adcb, draw_world
 from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
-from ilb.online.rules import BeliefPolicy, Thompson
+from ilb.online.policy import BeliefPolicy, Thompson
 from ilb.simulation import simulate
 from ilb.types import Step
 
@@ -98,7 +98,7 @@ def test_rewards_may_arrive_in_any_order(policy):
     steps = steps_of(rng, 200)
     start = policy.belief.observe(policy.init(), jnp.ones(DIM))
     order = rng.permutation(200)
-    shuffled = Step(*(leaf[order] for leaf in steps))
+    shuffled = jax.tree.map(lambda leaf: leaf[order], steps)
     one, other = (policy.rewards(learned(policy.belief, start, some), NO_CONTEXT) for some in (steps, shuffled))
     np.testing.assert_allclose(one.mean(), other.mean(), atol=1e-5)
     np.testing.assert_allclose(one.std(), other.std(), rtol=1e-6)

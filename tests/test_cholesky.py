@@ -34,7 +34,7 @@ def test_a_matrix_that_is_not_positive_gives_nan():
 def test_policies_do_not_call_lapack_however_wide_their_contexts_are():
     """Two batched calls of LAPACK in one program can wait for each other for ever."""
     size = WRITTEN_OUT + 1
-    rounds = Rounds(jnp.ones((2, size)), jnp.ones((2, 3)), jnp.ones(3))
+    rounds = Rounds(jnp.ones((2, size)), jnp.ones((2, 3)), jnp.ones((1, 3)))
     program = jax.jit(jax.vmap(lambda key: play(key, lin_ucb(3, size, 1.0), rounds))).lower(
         jax.random.split(jax.random.key(0))
     )

@@ -115,7 +115,7 @@ def test_before_any_reward_mts_knows_how_common_the_states_are():
 def test_rewards_may_arrive_in_any_order():
     rng = np.random.default_rng(0)
     steps, order = steps_of(rng, 300), rng.permutation(300)
-    one, other = (learned(POLICIES["mts"], some) for some in (steps, Step(*(leaf[order] for leaf in steps))))
+    one, other = (learned(POLICIES["mts"], some) for some in (steps, jax.tree.map(lambda leaf: leaf[order], steps)))
     for sums in zip(one, other, strict=True):
         np.testing.assert_allclose(*sums, rtol=1e-5)
 

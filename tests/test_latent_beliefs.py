@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from ilb.environments import draw_leaky_reward, draw_world
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
-from ilb.online.evidence import add_encoding, add_reward, no_evidence
+from ilb.online.evidence import Evidence
 from ilb.online.latent import (
     CalibratedBelief,
     ContextBelief,
@@ -56,12 +56,12 @@ def past():
 
 
 def evidence_of(encodings, actions, rewards):
-    evidence = no_evidence(DIM, ACTIONS)
+    evidence = Evidence.none(DIM, ACTIONS)
     for encoding in encodings:
-        evidence = add_encoding(evidence, jnp.asarray(encoding, jnp.float32))
+        evidence = evidence.add_encoding(jnp.asarray(encoding, jnp.float32))
     for action, reward in zip(actions, rewards, strict=True):
         step = Step(jnp.zeros(DIM), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32))
-        evidence = add_reward(evidence, step)
+        evidence = evidence.add_reward(step)
     return evidence
 
 
@@ -160,12 +160,12 @@ def test_nothing_drifts_in_20000_rounds(belief, model):
 
     def count(evidence, row):
         encoding, action, reward = row
-        return add_reward(add_encoding(evidence, encoding), Step(encoding, action, reward)), None
+        return evidence.add_encoding(encoding).add_reward(Step(encoding, action, reward)), None
 
-    evidence, _ = jax.lax.scan(count, no_evidence(DIM, ACTIONS), (encodings, actions, rewards))
+    evidence, _ = jax.lax.scan(count, Evidence.none(DIM, ACTIONS), (encodings, actions, rewards))
     exact = evidence._replace(
         encoding_sum=encodings.sum(axis=0, dtype=np.float64),
-        reward_sum=np.bincount(actions, weights=rewards.astype(np.float64)),
+        rewards=evidence.rewards._replace(reward_sum=np.bincount(actions, weights=rewards.astype(np.float64))),
     )
     with jax.enable_x64():
         wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), model)

@@ -41,7 +41,7 @@ def draws(policy, state, context, allowed):
 
 def closed_form(steps, context, ridge, noise_std):
     """Means and standard deviations of each action in float64, by one solve over all rows."""
-    x, a, r = (np.asarray(part) for part in steps)
+    x, a, r = (np.asarray(part) for part in steps[:3])
     x, r, context = x.astype(float), r.astype(float), np.asarray(context, float)
     means, stds = [], []
     for action in range(ACTIONS):
@@ -98,7 +98,7 @@ def test_rewards_may_arrive_in_any_order():
     steps = steps_of(rng, 300)
     order = rng.permutation(300)
     policy = lin_ts(ACTIONS, DIM, noise_std=0.5)
-    states = [learned(policy, some) for some in (steps, Step(*(leaf[order] for leaf in steps)))]
+    states = [learned(policy, some) for some in (steps, jax.tree.map(lambda leaf: leaf[order], steps))]
     for one, other in zip(*states, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
@@ -186,7 +186,7 @@ def test_a_warm_start_equals_having_seen_the_logged_rows(logs):
     cold = lin_ts(ACTIONS, DIM, noise_std=0.5, ridge=3.0)
     rows = Step(jnp.asarray(logs.context), jnp.asarray(logs.action), jnp.asarray(logs.reward))
     more = steps_of(np.random.default_rng(5), 30)
-    both = Step(*(jnp.concatenate(pair) for pair in zip(rows, more, strict=True)))
+    both = jax.tree.map(lambda *pair: jnp.concatenate(pair), rows, more)
     for context in jnp.eye(DIM):
         one = warm.rewards(learned(warm, more), context)
         other = cold.rewards(learned(cold, both), context)

@@ -22,7 +22,7 @@ from ilb.models.latent import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.latent import calibrated, calibrated_ts, cpg
-from ilb.online.rules import PROPENSITY_POINTS
+from ilb.online.policy import PROPENSITY_POINTS
 from ilb.types import Step
 
 
@@ -299,7 +299,7 @@ def test_threads_lose_nothing(clinic):
         for decision in pool.map(lambda _: anna.decide(VISIT), range(100)):
             anna.learn(decision, 1.0)
     state = unpack(packing_of(anna.bandit.policy.init()), anna.state)
-    assert anna.seen == float(state.rounds) == float(state.pulls.sum()) == 100
+    assert anna.seen == float(state.rounds) == float(state.rewards.pulls.sum()) == 100
 
 
 def test_what_is_not_a_context_or_a_name_is_refused(clinic):
@@ -312,7 +312,7 @@ def test_what_is_not_a_context_or_a_name_is_refused(clinic):
         bandit.decide_many([LiveBandit.on(clinic, seed=5).start("anna")], [VISIT])
     with pytest.raises(DecisionError, match="needs a name"):
         bandit.start(float("nan"))
-    with pytest.raises(DecisionError, match="no latent policy is named 'UCB1'"):
+    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
         LiveBandit.on(clinic, "UCB1")
     assert type(bandit.start(np.int64(3)).label) is int
 

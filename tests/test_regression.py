@@ -13,6 +13,7 @@ from ilb.logs import Logs, NumericColumn, Schema
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import GRULayer, random_recurrent_regression
 from ilb.networks import Affine
+from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.regression import (
     PrefixLoss,
     RegressionRecipe,
@@ -208,8 +209,8 @@ def test_rewards_teach_it_nothing():
     np.testing.assert_array_equal(after, state)
 
 
-def test_without_a_network_the_policy_is_left_out_or_refused(ingredients):
-    bare = ingredients._replace(recurrent=None)
+def test_without_a_network_the_policy_is_left_out_or_refused(small_model, small_logs):
+    bare = prepare_ingredients(small_model, small_logs, states=3)
     assert set(build_policies(bare)) == set(ROSTER) - {"Regression"}
     with pytest.raises(DecisionError, match="Make one with `fit_regression`"):
         build_policies(bare, ["Regression"])

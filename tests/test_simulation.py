@@ -11,10 +11,10 @@ from ilb.environments import AbstractEnvironment, GaussianNoise, LaplaceNoise, U
 from ilb.environments.perturbed import NoisyContexts
 from ilb.errors import DecisionError, WorldError
 from ilb.history import History
-from ilb.online.arms import IndependentRewards, uniform
+from ilb.online.arms import uniform
 from ilb.online.latent import calibrated, cpg
 from ilb.online.linear import lin_ts
-from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, Thompson, Uniform
+from ilb.online.policy import AbstractBelief, BeliefPolicy, Greedy, IndependentRewards, Thompson, Uniform
 from ilb.simulation import draw_rounds, instance_keys, simulate
 from ilb.streams import Stream
 from ilb.types import Step

@@ -11,9 +11,12 @@ from ilb.errors import WorldError
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import cpg
-from ilb.online.linear import lin_ts, lin_ucb, stationary_policies, widened_lin_ts
+from ilb.online.linear import lin_ts, lin_ucb
 from ilb.simulation import simulate
 from ilb.types import Step
+from ilb_paper.players import build_player
+from ilb_paper.released import widened_lin_ts
+from ilb_paper.settings import Stationary
 from ilb_paper.toy import draw_stationary_world
 
 WORLD = draw_stationary_world(jr.key(1000))
@@ -121,10 +124,24 @@ def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regre
     np.testing.assert_allclose(std, [beta * np.sqrt(x @ np.linalg.solve(A, x)) for A in precision], rtol=1e-4)
 
 
-def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened(regression):
-    policies = stationary_policies(regression, 0.25, horizon=200)
-    names = ("MAB", "Warm LinTS", "Warm LinTS (released)")
-    regret = {n: simulate(jr.key(6), WORLD, policies[n], instances=64, horizon=200).regret_at(200) for n in names}
+def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened():
+    toy, seed = Stationary(), 1
+    regret = {}
+    for name in ("MAB", "Warm LinTS", "Warm LinTS (released)"):
+        policy = build_player(name, "", toy, seed, None, horizon=200)
+        regret[name] = simulate(jr.key(6), toy.playground(seed), policy, instances=64, horizon=200).regret_at(200)
     best, middle, worst = (regret[name] for name in ("Warm LinTS", "MAB", "Warm LinTS (released)"))
     assert best.value + 3 * best.standard_error < middle.value - 3 * middle.standard_error
     assert middle.value + 3 * middle.standard_error < worst.value - 3 * worst.standard_error
+
+
+def test_the_warm_start_of_the_toy_has_the_ridge_of_the_released_code():
+    toy = Stationary()
+    logs = toy.record(3).training.logs
+    for name in ("Warm LinTS", "Warm LinTS (released)"):
+        belief = build_player(name, "", toy, 3, None, horizon=50).belief
+        linear = getattr(belief, "linear", belief)
+        for action in range(toy.actions):
+            rows = logs.context[logs.action == action]
+            np.testing.assert_allclose(linear.prior_precision[action], 0.5 * np.eye(5) + rows.T @ rows, rtol=1e-5)
+        assert float(linear.noise_std) == 0.25

@@ -39,6 +39,8 @@ class Setting(Protocol):
     """Part of the names of tasks and of what is stored: never changed."""
     constant_columns: ClassVar[bool]
     """Whether part of a context never varies within an instance: encoders then need other scalings and company."""
+    warm_ridge: ClassVar[float]
+    """The ridge of a warm start from the logs."""
 
     @property
     def layers(self) -> int:
@@ -104,6 +106,7 @@ class Synthetic:
 
     kind: ClassVar[str] = "Synthetic"
     constant_columns: ClassVar[bool] = False
+    warm_ridge: ClassVar[float] = 1.0
 
     layers: int = 2
     actions: int = 20
@@ -210,6 +213,7 @@ class Adcb(_PlayedAsLogged):
 
     kind: ClassVar[str] = "Adcb"
     constant_columns: ClassVar[bool] = True
+    warm_ridge: ClassVar[float] = 1.0
 
     layers: int = 2
     latent_noise_std: float = 0.02
@@ -248,6 +252,7 @@ class Stationary(_PlayedAsLogged):
     kind: ClassVar[str] = "Stationary"
     constant_columns: ClassVar[bool] = True
     layers: ClassVar[int] = 2
+    warm_ridge: ClassVar[float] = 0.5  # as released
 
     actions: int = 10
     latent_dim: int = 5

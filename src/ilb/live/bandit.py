@@ -21,11 +21,11 @@ from ilb.live.programs import Vector, compile_programs, fingerprint, instance_st
 from ilb.logs import Schema
 from ilb.logs.labels import as_label, is_missing
 from ilb.logs.messages import warn
+from ilb.models.baselines import Ingredients
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.online.policy import AbstractPolicy
-from ilb.online.recurrent import regression_policy
-from ilb.online.roster import build_latent_policy
+from ilb.online.roster import build_policy
 
 BATCH = 256
 """Instances that one compiled call of `decide_many` takes: the points of all their beliefs are in memory at once."""
@@ -68,16 +68,16 @@ class LiveBandit:
         self.fingerprint = fingerprint(schema, packing_of(policy.init()), self.packed_policy)
 
     @classmethod
-    def on(cls, model: LatentModel | RecurrentRegression, policy: str = "Calibrated", *, seed: int = 0) -> LiveBandit:
-        """Bind a fitted model and the latent policy of this name (see `ilb.online.roster.LATENT_POLICIES`).
+    def on(cls, model: LatentModel | RecurrentRegression, policy: str | None = None, *, seed: int = 0) -> LiveBandit:
+        """Bind a fitted model and the policy of this name (see `ilb.online.roster.ROSTER`).
 
-        A recurrent regression is a policy of its own, whatever the name.
+        The default is what a model is best for: the calibrated posterior, or what a recurrent regression predicts.
         """
-        if model.schema is None:
+        schema = model.schema
+        if schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
-        if isinstance(model, RecurrentRegression):
-            return cls(regression_policy(model), model.schema, seed=seed)
-        return cls(build_latent_policy(model, policy), model.schema, seed=seed)
+        given = Ingredients.on(model, actions=len(schema.actions), context_dim=schema.width)
+        return cls(build_policy(given, policy or given.usual_policy), schema, seed=seed)
 
     def start(self, instance: Hashable) -> LiveInstance:
         """Begin an instance of which nothing is known yet."""

@@ -17,7 +17,7 @@ class Decision:
     from action labels to numbers: what is believed of each action's expected reward (`expected_reward`, `reward_std`),
     how probable it is that it is the best allowed one (`probability_best`), and with what probability it was to be
     chosen (`propensities`). Probabilities of being best, and those of policies that sample, are shares of
-    `ilb.online.rules.PROPENSITY_POINTS` fixed points of the belief.
+    `ilb.online.policy.PROPENSITY_POINTS` fixed points of the belief.
     """
 
     instance: Hashable

@@ -16,8 +16,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt32
 
 from ilb.logs import Schema
 from ilb.logs.labels import encode_label
-from ilb.online.policy import AbstractPolicy
-from ilb.online.rules import PROPENSITY_POINTS, probability_best
+from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy, probability_best
 from ilb.types import Step
 
 

@@ -1,14 +1,23 @@
-"""What baselines learn from logs: offline writes it, online reads it, as with the `LatentModel`."""
+"""What baselines learn from logs, and all that a policy may be built from: offline writes it, online reads it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import abc
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from ilb.errors import DecisionError
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
+
+HORIZON = 2000
+"""Rounds that a policy plans for where nothing else is said: those of the paper's figures."""
 
 
 class ContextRegression(eqx.Module):
@@ -20,6 +29,13 @@ class ContextRegression(eqx.Module):
 
     precision: Float[Array, "K d d"]
     moment: Float[Array, "K d"]
+
+    @staticmethod
+    def on_no_rows(actions: int, context_dim: int, ridge: float = 1.0) -> ContextRegression:
+        """Know only the ridge."""
+        return ContextRegression(
+            jnp.tile(ridge * jnp.eye(context_dim), (actions, 1, 1)), jnp.zeros((actions, context_dim))
+        )
 
 
 class DiscreteStates(eqx.Module):
@@ -37,13 +53,137 @@ class RewardScale(NamedTuple):
     variance: float
 
 
-class Ingredients(NamedTuple):
-    """Everything that any policy of the roster is built from: the latent model, and what baselines learn from logs."""
+class AbstractLogFits(abc.ABC):
+    """What baselines learn from logs; `ilb.offline.baselines.LogFits` fits each part when it is first asked for."""
 
-    model: LatentModel
-    regression: ContextRegression
-    encoding_states: DiscreteStates
-    reward_states: DiscreteStates
-    reward_scale: RewardScale
-    horizon: int
-    recurrent: RecurrentRegression | None = None
+    @property
+    @abc.abstractmethod
+    def regression(self) -> ContextRegression:
+        """Rewards on contexts."""
+
+    @property
+    @abc.abstractmethod
+    def reward_scale(self) -> RewardScale:
+        """How large rewards are."""
+
+    @property
+    @abc.abstractmethod
+    def reward_variance(self) -> Float[Array, " K"]:
+        """How much the rewards of an action vary in one instance."""
+
+    @property
+    @abc.abstractmethod
+    def reward_states(self) -> DiscreteStates:
+        """Discrete states from rewards alone."""
+
+    @abc.abstractmethod
+    def encoding_states(self, model: LatentModel) -> DiscreteStates:
+        """Discrete states from the encodings and predictions of a model."""
+
+
+class MissingIngredientError(DecisionError):
+    """A policy asks for something that was not given; the message says what, and where it comes from."""
+
+
+Part = TypeVar("Part")
+
+
+class Ingredients:
+    """All that policies are built from. Parts may be missing; a policy that asks for one is refused in words.
+
+    `reward_variance`, one number or one for each action, is the variance of an instance's rewards around their mean
+    that bandits from scratch (MAB, LinUCB, LinTS) are told. Unless it is given, it is that of the model or of the logs.
+    """
+
+    def __init__(
+        self,
+        model: LatentModel | None = None,
+        log_fits: AbstractLogFits | None = None,
+        *,
+        network: RecurrentRegression | None = None,
+        actions: int | None = None,
+        context_dim: int | None = None,
+        reward_variance: ArrayLike | None = None,
+        horizon: int = HORIZON,
+    ) -> None:
+        self.horizon = horizon
+        self._model = model
+        self._log_fits = log_fits
+        self._network = network
+        self._actions = actions
+        self._context_dim = context_dim
+        self._reward_variance = None if reward_variance is None else np.asarray(reward_variance, np.float64)
+
+    @staticmethod
+    def on(
+        fitted: LatentModel | RecurrentRegression | None, log_fits: AbstractLogFits | None = None, **rest: Any
+    ) -> Ingredients:
+        """Put what was fitted, of either kind, in its place."""
+        if isinstance(fitted, RecurrentRegression):
+            return Ingredients(None, log_fits, network=fitted, **rest)
+        return Ingredients(fitted, log_fits, **rest)
+
+    @property
+    def model(self) -> LatentModel:
+        """The latent model."""
+        return _given(self._model, "a latent model. Fit one with `fit`, and give it to `prepare_ingredients`.")
+
+    @property
+    def log_fits(self) -> AbstractLogFits:
+        """What logs say to baselines."""
+        return _given(
+            self._log_fits, "logs. Give them to `prepare_ingredients`, and what it returns to `build_policies`."
+        )
+
+    @property
+    def network(self) -> RecurrentRegression:
+        """The network of the regression baseline."""
+        return _given(
+            self._network,
+            "a trained network. Make one with `fit_regression` (ilb.offline.regression), "
+            "and give it to `prepare_ingredients` as recurrent=.",
+        )
+
+    @property
+    def actions(self) -> int:
+        """K."""
+        return _given(self._actions, "the number of actions. Give actions=.")
+
+    @property
+    def context_dim(self) -> int:
+        """The length d of a context."""
+        return _given(self._context_dim, "the number of context columns. Give context_dim=.")
+
+    @property
+    def usual_policy(self) -> str:
+        """What to play where no policy is named."""
+        return "Calibrated" if self._network is None else "Regression"
+
+    @cached_property
+    def encoding_states(self) -> DiscreteStates:
+        """Discrete states from encodings, which need both a model and logs."""
+        return self.log_fits.encoding_states(self.model)
+
+    @cached_property
+    def reward_variance(self) -> Float[Array, " K"]:
+        """The variance of rewards by action."""
+        if self._reward_variance is not None:
+            return jnp.broadcast_to(jnp.asarray(self._reward_variance, jnp.float32), (self.actions,))
+        if self._model is not None:
+            return self._model.noise.reward_variance
+        return _given(
+            self._log_fits, "the variance of rewards. Give reward_variance=, or a model or logs that it is measured in."
+        ).reward_variance
+
+    @cached_property
+    def noise_std(self) -> Float[Array, ""]:
+        """One standard deviation of rewards for all actions."""
+        if self._reward_variance is not None:
+            return jnp.asarray(np.sqrt(self._reward_variance.mean()), jnp.float32)
+        return jnp.sqrt(self.reward_variance.mean())
+
+
+def _given(part: Part | None, what: str) -> Part:
+    if part is None:
+        raise MissingIngredientError(what)
+    return part

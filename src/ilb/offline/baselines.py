@@ -1,16 +1,29 @@
-"""What every policy of the roster needs from the logs, in one go."""
+"""What the policies of the roster need from logs, each part when it is first asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.models.baselines import ContextRegression, Ingredients, RewardScale
+from ilb.models.baselines import (
+    HORIZON,
+    AbstractLogFits,
+    ContextRegression,
+    DiscreteStates,
+    Ingredients,
+    RewardScale,
+)
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.discrete_states import fit_states_on_encodings, fit_states_on_rewards
+from ilb.offline.rewards.linear import measure_reward_variance, reward_cells
 
 
 def fit_context_regression(logs: Logs, ridge: float = 1.0) -> ContextRegression:
@@ -38,16 +51,52 @@ STATES = 10
 """Discrete latent states for mTS and mUCB where nothing else is said."""
 
 
+class LogFits(AbstractLogFits):
+    """What baselines learn from the logs that `read` gives, each part fitted when it is first asked for."""
+
+    def __init__(self, read: Callable[[], Logs], *, states: int = STATES, seed: int = 0, ridge: float = 1.0) -> None:
+        self._read = read
+        self._states = states
+        self._seed = seed
+        self._ridge = ridge
+
+    @cached_property
+    def _logs(self) -> Logs:
+        return self._read()
+
+    @cached_property
+    def regression(self) -> ContextRegression:
+        return fit_context_regression(self._logs, self._ridge)
+
+    @cached_property
+    def reward_scale(self) -> RewardScale:
+        return RewardScale(float(np.nanmean(self._logs.reward)), float(np.nanvar(self._logs.reward)))
+
+    @cached_property
+    def reward_variance(self) -> Float[Array, " K"]:
+        cells = reward_cells(self._logs)
+        groups = [np.flatnonzero(cells.action == action) for action in range(self._logs.actions)]
+        return jnp.asarray(measure_reward_variance(cells, groups, self.reward_scale.variance), jnp.float32)
+
+    @cached_property
+    def reward_states(self) -> DiscreteStates:
+        return fit_states_on_rewards(self._logs, self._states, self._seed)
+
+    def encoding_states(self, model: LatentModel) -> DiscreteStates:
+        return fit_states_on_encodings(model, self._logs, self._states, self._seed)
+
+
 def prepare_ingredients(
-    model: LatentModel,
+    model: LatentModel | None,
     logs: Logs,
     *,
-    horizon: int = 2000,
+    horizon: int = HORIZON,
     states: int = STATES,
     seed: int = 0,
     recurrent: RecurrentRegression | None = None,
+    reward_variance: ArrayLike | None = None,
 ) -> Ingredients:
-    """Fit the baselines' share of the logs beside a model that was fitted on them.
+    """Put a model beside the logs it was fitted on, for `build_policies`; baselines are fitted when they are built.
 
     The network of the regression baseline takes longer than all the rest: it is passed on if `fit_regression` made one.
 
@@ -62,15 +111,10 @@ def prepare_ingredients(
     """
     return Ingredients(
         model,
-        fit_context_regression(logs),
-        fit_states_on_encodings(model, logs, states, seed),
-        fit_states_on_rewards(logs, states, seed),
-        measure_rewards(logs),
-        horizon,
-        recurrent,
+        LogFits(lambda: logs, states=states, seed=seed),
+        network=recurrent,
+        actions=logs.actions,
+        context_dim=logs.width,
+        reward_variance=reward_variance,
+        horizon=horizon,
     )
-
-
-def measure_rewards(logs: Logs) -> RewardScale:
-    """Measure the rewards that are there."""
-    return RewardScale(float(np.nanmean(logs.reward)), float(np.nanvar(logs.reward)))

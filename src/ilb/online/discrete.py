@@ -16,9 +16,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ilb.models.baselines import DiscreteStates
-from ilb.online.arms import ArmSums, add_arm_reward, no_arm_sums
-from ilb.online.policy import AbstractPolicy, AbstractRewards, choose, indicate
-from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson
+from ilb.online.evidence import RewardSums
+from ilb.online.policy import (
+    AbstractBelief,
+    AbstractPolicy,
+    AbstractRewards,
+    BeliefPolicy,
+    Thompson,
+    as_real,
+    choose,
+    indicate,
+)
 from ilb.types import Choice, Step
 
 
@@ -33,11 +41,9 @@ class MixtureRewards(AbstractRewards):
         return jax.nn.softmax(self.log_weights)
 
     def mean(self) -> Float[Array, " K"]:
-        """Give the expected values."""
         return self.probabilities() @ self.rows
 
     def std(self) -> Float[Array, " K"]:
-        """Give the standard deviations."""
         return jnp.sqrt(self.probabilities() @ (self.rows - self.mean()) ** 2)
 
     @property
@@ -57,26 +63,17 @@ class DiscreteBelief(AbstractBelief):
 
     states: DiscreteStates
 
-    def init(self) -> ArmSums:
-        """Know only how common each state is."""
-        return no_arm_sums(self.states.mean_rewards.shape[1])
+    def init(self) -> RewardSums:
+        return RewardSums.none(self.states.mean_rewards.shape[1])
 
-    def observe(self, state: ArmSums, context: Float[Array, " d"]) -> ArmSums:
-        """Ignore the context."""
-        del context
-        return state
+    def learn(self, state: RewardSums, step: Step) -> RewardSums:
+        return state.add(step)
 
-    def learn(self, state: ArmSums, step: Step) -> ArmSums:
-        """Count the reward."""
-        return add_arm_reward(state, step)
-
-    def rewards(self, state: ArmSums, context: Float[Array, " d"]) -> MixtureRewards:
-        """Weigh the states by Bayes' rule."""
+    def rewards(self, state: RewardSums, context: Float[Array, " d"]) -> MixtureRewards:
         del context
         # Distances to the mean reward, not to each reward: the rest is the same for all states, and is where float32
         # would lose what tells them apart.
-        mean_reward = state.reward_sum / jnp.maximum(state.pulls, 1)
-        distance = (mean_reward - self.states.mean_rewards) ** 2
+        distance = (state.means() - self.states.mean_rewards) ** 2
         log_likelihood = -distance @ (state.pulls / (2 * self.states.reward_variance))
         return MixtureRewards(jnp.log(self.states.weights) + log_likelihood, self.states.mean_rewards)
 
@@ -102,7 +99,7 @@ class ModelUCB(AbstractPolicy):
     """
 
     states: DiscreteStates
-    horizon: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+    horizon: Float[Array, ""] = eqx.field(converter=as_real)
 
     def init(self) -> Promises:
         """Believe every state; an action not chosen yet belongs to the state that promises most of it."""
@@ -148,7 +145,6 @@ class ModelUCB(AbstractPolicy):
     def propensities(
         self, key: PRNGKeyArray, state: Promises, context: Float[Array, " d"], allowed: Bool[Array, " K"]
     ) -> Float[Array, " K"]:
-        """Put everything on one action."""
         del key, context
         return indicate(self._promised(state).max(axis=0), allowed)
 
@@ -167,4 +163,4 @@ def mts(states: DiscreteStates) -> BeliefPolicy:
 
 def mucb(states: DiscreteStates, horizon: ArrayLike) -> ModelUCB:
     """Make mUCB for `horizon` rounds in all."""
-    return ModelUCB(states, jnp.asarray(horizon, float))
+    return ModelUCB(states, as_real(horizon))

@@ -15,37 +15,49 @@ from jaxtyping import Array, Float
 from ilb.types import Step
 
 
+class RewardSums(NamedTuple):
+    r"""How often each action was rewarded, $N_a$, and what it earned, $\sum_{s: a_s = a} r_s$."""
+
+    pulls: Float[Array, " K"]
+    reward_sum: Float[Array, " K"]
+
+    @staticmethod
+    def none(actions: int) -> RewardSums:
+        """Start with nothing."""
+        return RewardSums(jnp.zeros(actions), jnp.zeros(actions))
+
+    def add(self, step: Step) -> RewardSums:
+        """Count a reward for the action that earned it."""
+        taken = jax.nn.one_hot(step.action, self.pulls.shape[0])
+        return RewardSums(self.pulls + taken, self.reward_sum + taken * step.reward)
+
+    def means(self) -> Float[Array, " K"]:
+        """Give the mean reward of each action; of one without rewards, 0."""
+        return self.reward_sum / jnp.maximum(self.pulls, 1)
+
+
 class Evidence(NamedTuple):
     r"""Sums over the rounds of one instance; sufficient for $p(z \mid h_t, x_t)$ under Gaussian noise.
 
-    `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `pulls` and
-    `reward_sum` are $N_a$ and $\sum_{s: a_s = a} r_s$, which is all that eq. loss needs. `reward_square_sum` tells how
-    well a model explains the rewards.
+    `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `rewards` is all that
+    eq. loss needs. `reward_square_sum` tells how well a model explains the rewards.
     """
 
     rounds: Float[Array, ""]
     encoding_sum: Float[Array, " n"]
-    pulls: Float[Array, " K"]
-    reward_sum: Float[Array, " K"]
+    rewards: RewardSums
     reward_square_sum: Float[Array, " K"]
 
+    @staticmethod
+    def none(latent_dim: int, actions: int) -> Evidence:
+        """Start with nothing."""
+        return Evidence(jnp.asarray(0.0), jnp.zeros(latent_dim), RewardSums.none(actions), jnp.zeros(actions))
 
-def no_evidence(latent_dim: int, actions: int) -> Evidence:
-    """Start with nothing."""
-    none = jnp.zeros(actions)
-    return Evidence(jnp.asarray(0.0), jnp.zeros(latent_dim), none, none, none)
+    def add_encoding(self, encoding: Float[Array, " n"]) -> Evidence:
+        """Count a round and its encoding."""
+        return self._replace(rounds=self.rounds + 1, encoding_sum=self.encoding_sum + encoding)
 
-
-def add_encoding(evidence: Evidence, encoding: Float[Array, " n"]) -> Evidence:
-    """Count a round and its encoding."""
-    return evidence._replace(rounds=evidence.rounds + 1, encoding_sum=evidence.encoding_sum + encoding)
-
-
-def add_reward(evidence: Evidence, step: Step) -> Evidence:
-    """Count a reward for the action that earned it."""
-    taken = jax.nn.one_hot(step.action, evidence.pulls.shape[0])
-    return evidence._replace(
-        pulls=evidence.pulls + taken,
-        reward_sum=evidence.reward_sum + taken * step.reward,
-        reward_square_sum=evidence.reward_square_sum + taken * step.reward**2,
-    )
+    def add_reward(self, step: Step) -> Evidence:
+        """Count a reward for the action that earned it."""
+        square = jax.nn.one_hot(step.action, self.reward_square_sum.shape[0]) * step.reward**2
+        return self._replace(rewards=self.rewards.add(step), reward_square_sum=self.reward_square_sum + square)

@@ -24,9 +24,8 @@ from ilb.errors import DecisionError
 from ilb.models.latent import LatentModel, LinearReward, canonical_basis
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
-from ilb.online.evidence import Evidence, add_encoding, add_reward, no_evidence
-from ilb.online.policy import AbstractRewards
-from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy, IndependentThompson, Thompson
+from ilb.online.evidence import Evidence, RewardSums
+from ilb.online.policy import AbstractBelief, AbstractRewards, BeliefPolicy, Greedy, IndependentThompson, Thompson
 from ilb.types import RewardModel, Step
 
 SMALLEST_POPULATION = 1e-4
@@ -56,11 +55,9 @@ class LatentRewards(AbstractRewards):
 
     @property
     def noise_size(self) -> int:
-        """One number for each latent dimension."""
         return self.z.shape[0]
 
     def at(self, noise: Float[Array, " n"]) -> Float[Array, " K"]:
-        """Give the rewards that follow from one latent state."""
         return self.model(self.z + solve_upper(self.factor, noise))
 
 
@@ -76,20 +73,16 @@ class PartlyExplainedRewards(AbstractRewards):
     own_std: Float[Array, " K"]
 
     def mean(self) -> Float[Array, " K"]:
-        """Give the expected values."""
         return self.share * self.explained.mean() + self.offset
 
     def std(self) -> Float[Array, " K"]:
-        """Give the standard deviations."""
         return jnp.sqrt((self.share * self.explained.std()) ** 2 + self.own_std**2)
 
     @property
     def noise_size(self) -> int:
-        """One number for each latent dimension, and one for each action."""
         return self.explained.noise_size + self.own_std.shape[0]
 
     def at(self, noise: Float[Array, " n+K"]) -> Float[Array, " K"]:
-        """Give the rewards that follow from one latent state and one effect for each action."""
         latent, own = noise[: self.explained.noise_size], noise[self.explained.noise_size :]
         return self.share * self.explained.at(latent) + self.offset + self.own_std * own
 
@@ -100,17 +93,15 @@ class AbstractLatentBelief(AbstractBelief):
     model: eqx.AbstractVar[LatentModel]
 
     def init(self) -> Evidence:
-        """Know nothing of this instance."""
         noise = self.model.noise
-        return no_evidence(noise.population_mean.shape[0], noise.reward_variance.shape[0])
+        return Evidence.none(noise.population_mean.shape[0], noise.reward_variance.shape[0])
 
     def observe(self, state: Evidence, context: Float[Array, " d"]) -> Evidence:
         """Encode the context and count it (Alg. 1, line 3)."""
-        return add_encoding(state, self.model.encoder(context))
+        return state.add_encoding(self.model.encoder(context))
 
     def learn(self, state: Evidence, step: Step) -> Evidence:
-        """Count the reward."""
-        return add_reward(state, step)
+        return state.add_reward(step)
 
 
 class ContextBelief(AbstractLatentBelief):
@@ -143,8 +134,8 @@ class PrintedBelief(AbstractLatentBelief):
         del context
         dim = state.encoding_sum.shape[0]
         reward = _linear(self.model)
-        precision = jnp.eye(dim) + _outer_sum(reward, state.pulls)
-        information = state.encoding_sum / state.rounds + _residual_sum(reward, state, jnp.ones_like(state.pulls))
+        precision = jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
+        information = state.encoding_sum / state.rounds + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
 
 
@@ -161,8 +152,8 @@ class ReleasedBelief(AbstractLatentBelief):
         del context
         dim = state.encoding_sum.shape[0]
         reward = _linear(self.model)
-        precision = state.rounds * jnp.eye(dim) + _outer_sum(reward, state.pulls)
-        information = state.encoding_sum + _residual_sum(reward, state, jnp.ones_like(state.pulls))
+        precision = state.rounds * jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
+        information = state.encoding_sum + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
 
 
@@ -198,18 +189,16 @@ class CalibratedBelief(AbstractLatentBelief):
         self.reward_variance = jnp.maximum(noise.reward_variance, SMALLEST_NOISE * max(signal, 1e-12))
 
     def rewards(self, state: Evidence, context: Float[Array, " d"]) -> PartlyExplainedRewards:
-        """Believe the Gaussian posterior."""
         del context
-        leftover = self.model.noise.leftover_variance
-        pooled = self.reward_variance + state.pulls * leftover
+        leftover, sums = self.model.noise.leftover_variance, state.rewards
+        pooled = self.reward_variance + sums.pulls * leftover
         encodings = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
-        precision = jnp.diag(self.prior_precision + state.rounds) + _outer_sum(self.reward, state.pulls / pooled)
-        explained = _solved(precision, encodings + _residual_sum(self.reward, state, 1 / pooled), self.reward)
+        precision = jnp.diag(self.prior_precision + state.rounds) + _outer_sum(self.reward, sums.pulls / pooled)
+        explained = _solved(precision, encodings + _residual_sum(self.reward, sums, 1 / pooled), self.reward)
         # Given z, the unexplained effect of action a is the share `gain` of how far its mean reward is from mu_a(z).
-        gain = state.pulls * leftover / pooled
-        mean_reward = state.reward_sum / jnp.maximum(state.pulls, 1)
+        gain = sums.pulls * leftover / pooled
         own_variance = leftover * self.reward_variance / pooled
-        return PartlyExplainedRewards(explained, 1 - gain, gain * mean_reward, jnp.sqrt(own_variance))
+        return PartlyExplainedRewards(explained, 1 - gain, gain * sums.means(), jnp.sqrt(own_variance))
 
 
 def _linear(model: LatentModel) -> LinearReward:
@@ -226,9 +215,11 @@ def _outer_sum(reward: LinearReward, weights: Float[Array, " K"]) -> Float[Array
     return jnp.tensordot(weights, reward.theta[:, :, None] * reward.theta[:, None, :], 1)
 
 
-def _residual_sum(reward: LinearReward, state: Evidence, weights: Float[Array, " K"]) -> Float[Array, " n"]:
+def _residual_sum(
+    reward: LinearReward, sums: RewardSums, weights: Float[Array, " K"] | float = 1.0
+) -> Float[Array, " n"]:
     r"""Sum $w_a \theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
-    return (weights * (state.reward_sum - state.pulls * reward.intercept)) @ reward.theta
+    return (weights * (sums.reward_sum - sums.pulls * reward.intercept)) @ reward.theta
 
 
 def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], reward: LinearReward) -> LatentRewards:

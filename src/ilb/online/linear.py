@@ -17,9 +17,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from ilb.models.baselines import ContextRegression
-from ilb.online.arms import IndependentRewards, mab
 from ilb.online.cholesky import cholesky, solve_lower
-from ilb.online.rules import AbstractBelief, BeliefPolicy, Thompson, UpperConfidence
+from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, UpperConfidence, as_real
 from ilb.types import Step
 
 
@@ -38,20 +37,13 @@ class LinearBelief(AbstractBelief):
 
     prior_precision: Float[Array, "K d d"]
     prior_moment: Float[Array, "K d"]
-    noise_std: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-    inflation: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    noise_std: Float[Array, ""] = eqx.field(converter=as_real)
+    inflation: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
 
     def init(self) -> LinearSums:
-        """Know only the prior."""
         return LinearSums(jnp.zeros_like(self.prior_precision), jnp.zeros_like(self.prior_moment))
 
-    def observe(self, state: LinearSums, context: Float[Array, " d"]) -> LinearSums:
-        """Remember nothing: a context teaches by its reward alone."""
-        del context
-        return state
-
     def learn(self, state: LinearSums, step: Step) -> LinearSums:
-        """Add the round to the sums of the action taken."""
         taken = jax.nn.one_hot(step.action, state.moment.shape[0])
         return LinearSums(
             state.precision + taken[:, None, None] * jnp.outer(step.context, step.context),
@@ -69,45 +61,9 @@ class LinearBelief(AbstractBelief):
         )
 
 
-class WidenedBelief(AbstractBelief):
-    r"""A linear belief whose standard deviations are widened as in the authors' code (app:synthetic_stationary).
-
-    $\nu_t^2 = \sum_a \ln \det A_a + d \ln(1 + T)$ with T the horizon: the width of a confidence ellipsoid
-    (Abbasi-Yadkori et al. 2011), but summed over the actions, so that rewards of one widen the belief about all.
-    """
-
-    linear: LinearBelief
-    horizon: Float[Array, ""]
-
-    def init(self) -> LinearSums:
-        """Know only the prior."""
-        return self.linear.init()
-
-    def observe(self, state: LinearSums, context: Float[Array, " d"]) -> LinearSums:
-        """Remember nothing: a context teaches by its reward alone."""
-        return self.linear.observe(state, context)
-
-    def learn(self, state: LinearSums, step: Step) -> LinearSums:
-        """Add the round to the sums of the action taken."""
-        return self.linear.learn(state, step)
-
-    def rewards(self, state: LinearSums, context: Float[Array, " d"]) -> IndependentRewards:
-        """Believe the same means, with wider standard deviations."""
-        factor = jax.vmap(cholesky)(self.linear.prior_precision + state.precision)
-        log_determinants = 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)))
-        # Ridges below one can make the sum of logarithms negative; a widened belief is not narrower than the plain one.
-        squared = jnp.maximum(log_determinants + context.shape[0] * jnp.log1p(self.horizon), 1.0)
-        believed = self.linear.rewards(state, context)
-        return IndependentRewards(believed.means, jnp.sqrt(squared) * believed.stds)
-
-
-def _belief(regression: ContextRegression, noise_std: ArrayLike, inflation: ArrayLike) -> LinearBelief:
-    numbers = (jnp.asarray(number, float) for number in (noise_std, inflation))
-    return LinearBelief(regression.precision, regression.moment, *numbers)
-
-
-def _no_logs(actions: int, context_dim: int, ridge: float) -> ContextRegression:
-    return ContextRegression(jnp.tile(ridge * jnp.eye(context_dim), (actions, 1, 1)), jnp.zeros((actions, context_dim)))
+def linear_belief(regression: ContextRegression, noise_std: ArrayLike, inflation: ArrayLike = 1.0) -> LinearBelief:
+    """Start from what a regression on logs, or on none, believes."""
+    return LinearBelief(regression.precision, regression.moment, as_real(noise_std), as_real(inflation))
 
 
 def lin_ucb(
@@ -117,8 +73,8 @@ def lin_ucb(
 
     The width $\alpha = 1 + \sqrt{\ln(2 / \delta) / 2}$ is theirs; here it counts in units of `noise_std`.
     """
-    alpha = jnp.asarray(1 + math.sqrt(math.log(2 / delta) / 2))
-    return BeliefPolicy(_belief(_no_logs(actions, context_dim, ridge), noise_std, 1.0), UpperConfidence(alpha))
+    belief = linear_belief(ContextRegression.on_no_rows(actions, context_dim, ridge), noise_std)
+    return BeliefPolicy(belief, UpperConfidence(as_real(1 + math.sqrt(math.log(2 / delta) / 2))))
 
 
 def lin_ts(
@@ -134,40 +90,9 @@ def lin_ts(
     >>> policy.rewards(state, jnp.array([1.0, 1.0])).mean().round(3).tolist()
     [0.0, 0.0, 2.0]
     """
-    return warm_lin_ts(_no_logs(actions, context_dim, ridge), noise_std, inflation)
+    return warm_lin_ts(ContextRegression.on_no_rows(actions, context_dim, ridge), noise_std, inflation)
 
 
 def warm_lin_ts(regression: ContextRegression, noise_std: ArrayLike, inflation: ArrayLike = 1.0) -> BeliefPolicy:
     """Linear Thompson sampling whose prior is the posterior of the same model on the logs (Oetomo et al. 2023)."""
-    return BeliefPolicy(_belief(regression, noise_std, inflation), Thompson())
-
-
-def widened_lin_ts(regression: ContextRegression, noise_std: ArrayLike, horizon: int) -> BeliefPolicy:
-    """Linear Thompson sampling as in the authors' toy: draws are widened by the log-determinants of all actions."""
-    return BeliefPolicy(WidenedBelief(_belief(regression, noise_std, 1.0), jnp.asarray(horizon, float)), Thompson())
-
-
-def stationary_policies(
-    regression: ContextRegression, noise_std: ArrayLike, horizon: int = 1000, ridge: float = 1.0
-) -> dict[str, BeliefPolicy]:
-    """Build the policies of app:synthetic_stationary, linear ones as posterior samplers and as released.
-
-    `regression` comes from logged rows, in the paper 500 with ridge 0.5; cold starts have `ridge`, in the paper 1.
-
-    >>> import jax.random as jr
-    >>> from ilb.environments import UniformLogging, draw_world, record
-    >>> from ilb.offline.baselines import fit_context_regression
-    >>> world = draw_world(jr.key(0), actions=10)
-    >>> logs = record(jr.key(1), world, UniformLogging(10), instances=500, length=1).logs
-    >>> list(stationary_policies(fit_context_regression(logs, ridge=0.5), noise_std=0.25))
-    ['MAB', 'LinTS', 'Warm LinTS', 'LinTS (released)', 'Warm LinTS (released)']
-    """
-    actions, dim = regression.moment.shape
-    cold = _no_logs(actions, dim, ridge)
-    return {
-        "MAB": mab(actions, jnp.asarray(noise_std) ** 2),
-        "LinTS": warm_lin_ts(cold, noise_std),
-        "Warm LinTS": warm_lin_ts(regression, noise_std),
-        "LinTS (released)": widened_lin_ts(cold, noise_std, horizon),
-        "Warm LinTS (released)": widened_lin_ts(regression, noise_std, horizon),
-    }
+    return BeliefPolicy(linear_belief(regression, noise_std, inflation), Thompson())

@@ -1,4 +1,4 @@
-"""What every decision rule is: `init`, `decide`, `learn`, for one instance; batches are made by `vmap`.
+"""A policy is a belief and a rule: `init`, `decide`, `learn`, for one instance; batches are made by `vmap`.
 
 Policies and their states are pytrees, so a refitted model runs in the program that was compiled for the one before it.
 """
@@ -6,18 +6,26 @@ Policies and their states are pytrees, so a refitted model runs in the program t
 from __future__ import annotations
 
 import abc
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ilb.types import Choice, Step
 
 State = Any
 """What a policy remembers of one instance: a small pytree of its own choice."""
+
+PROPENSITY_POINTS = 500
+"""Fixed points of the belief behind the propensities of rules that sample, and behind the probability of being best."""
+
+as_real = partial(jnp.asarray, dtype=float)
+"""Make an array of the usual type, also from integers: equal policies then share their compilations."""
 
 
 class AbstractRewards(eqx.Module):
@@ -43,6 +51,26 @@ class AbstractRewards(eqx.Module):
     def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
         """Draw all K at once from the joint belief."""
         return self.at(jr.normal(key, (self.noise_size,)))
+
+
+class IndependentRewards(AbstractRewards):
+    """Rewards that are believed to be normal and to have nothing to do with each other."""
+
+    means: Float[Array, " K"]
+    stds: Float[Array, " K"]
+
+    def mean(self) -> Float[Array, " K"]:
+        return self.means
+
+    def std(self) -> Float[Array, " K"]:
+        return self.stds
+
+    @property
+    def noise_size(self) -> int:
+        return self.means.shape[0]
+
+    def at(self, noise: Float[Array, " K"]) -> Float[Array, " K"]:
+        return self.means + self.stds * noise
 
 
 class AbstractPolicy(eqx.Module):
@@ -73,6 +101,126 @@ class AbstractPolicy(eqx.Module):
         """Give the probability of each action being chosen, after `decide` has taken the context in."""
 
 
+class AbstractBelief(eqx.Module):
+    """How evidence about one instance turns into a belief about its rewards."""
+
+    @abc.abstractmethod
+    def init(self) -> State:
+        """Know nothing of this instance."""
+
+    def observe(self, state: State, context: Float[Array, " d"]) -> State:
+        """Take in the context of a round; by default, it teaches nothing but by its reward."""
+        del context
+        return state
+
+    @abc.abstractmethod
+    def learn(self, state: State, step: Step) -> State:
+        """Take in the reward of a round, this one or an earlier one."""
+
+    @abc.abstractmethod
+    def rewards(self, state: State, context: Float[Array, " d"]) -> AbstractRewards:
+        """Say what is believed of the rewards in a round with this context."""
+
+
+class AbstractRule(eqx.Module):
+    """How to value actions by what is believed of them; the largest value is taken."""
+
+    @abc.abstractmethod
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        """Value all K actions."""
+
+    def propensities(
+        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
+    ) -> Float[Array, " K"]:
+        """Give the probability with which each action is taken; by default, one for the largest value."""
+        return indicate(self.values(key, rewards), allowed)
+
+
+class BeliefPolicy(AbstractPolicy):
+    """Take in what is seen, and take the action that the rule values most."""
+
+    belief: AbstractBelief
+    rule: AbstractRule
+
+    def init(self) -> State:
+        return self.belief.init()
+
+    def decide(
+        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
+    ) -> tuple[State, Choice]:
+        state = self.belief.observe(state, context)
+        return state, choose(self.rule.values(key, self.belief.rewards(state, context)), allowed)
+
+    def learn(self, state: State, step: Step) -> State:
+        return self.belief.learn(state, step)
+
+    def rewards(self, state: State, context: Float[Array, " d"]) -> AbstractRewards:
+        return self.belief.rewards(state, context)
+
+    def propensities(
+        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
+    ) -> Float[Array, " K"]:
+        return self.rule.propensities(key, self.belief.rewards(state, context), allowed)
+
+
+class Greedy(AbstractRule):
+    """The expected reward itself (Alg. 1, line 7)."""
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        del key
+        return rewards.mean()
+
+
+class UpperConfidence(AbstractRule):
+    """The mean plus `width` standard deviations."""
+
+    width: Float[Array, ""] = eqx.field(converter=as_real)
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        del key
+        return rewards.mean() + self.width * rewards.std()
+
+
+class Thompson(AbstractRule):
+    """One joint draw from the belief."""
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        return rewards.draw(key)
+
+    def propensities(
+        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
+    ) -> Float[Array, " K"]:
+        del key
+        return probability_best(rewards, allowed)
+
+
+class IndependentThompson(AbstractRule):
+    """A separate draw for each action from its own marginal (Alg. 1, line 9, as printed)."""
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        mean = rewards.mean()
+        return mean + rewards.std() * jr.normal(key, mean.shape)
+
+    def propensities(
+        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
+    ) -> Float[Array, " K"]:
+        del key
+        return probability_best(IndependentRewards(rewards.mean(), rewards.std()), allowed)
+
+
+class Uniform(AbstractRule):
+    """Any allowed action, whatever is believed: the logging policy of the paper."""
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+        return jr.uniform(key, rewards.mean().shape)
+
+    def propensities(
+        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
+    ) -> Float[Array, " K"]:
+        del key, rewards
+        return allowed / allowed.sum()
+
+
 def choose(values: Float[Array, " K"], allowed: Bool[Array, " K"]) -> Choice:
     """Take the allowed action with the largest value."""
     return Choice(jnp.argmax(jnp.where(allowed, values, -jnp.inf)), values)
@@ -81,3 +229,16 @@ def choose(values: Float[Array, " K"], allowed: Bool[Array, " K"]) -> Choice:
 def indicate(values: Float[Array, " K"], allowed: Bool[Array, " K"]) -> Float[Array, " K"]:
     """Mark the allowed action with the largest value by 1, all others by 0."""
     return jax.nn.one_hot(choose(values, allowed).action, values.shape[0])
+
+
+def probability_best(rewards: AbstractRewards, allowed: Bool[Array, " K"]) -> Float[Array, " K"]:
+    """Give the probability that each allowed action is the best of them: its share of `PROPENSITY_POINTS` points.
+
+    The points are the same for every decision, so that probabilities are a function of the belief alone.
+    """
+    half = np.random.default_rng(0).standard_normal((PROPENSITY_POINTS // 2, rewards.noise_size)).astype(np.float32)
+    values = jax.vmap(rewards.at)(jnp.asarray(np.concatenate([half, -half])))
+    open_values = jnp.where(allowed[None], values, -jnp.inf)
+    largest = open_values >= open_values.max(axis=1, keepdims=True)
+    # Ties share their point, so that the shares sum to one.
+    return jnp.mean(largest / largest.sum(axis=1, keepdims=True), axis=0)

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ilb.models.recurrent import RecurrentRegression
-from ilb.online.arms import IndependentRewards
-from ilb.online.rules import AbstractBelief, BeliefPolicy, Greedy
+from ilb.online.policy import AbstractBelief, BeliefPolicy, Greedy, IndependentRewards
 from ilb.types import Step
 
 
@@ -21,20 +20,16 @@ class RecurrentBelief(AbstractBelief):
     network: RecurrentRegression = eqx.field(converter=RecurrentRegression.bare)
 
     def init(self) -> Float[Array, "layers h"]:
-        """Remember nothing."""
         return self.network.init_state()
 
     def observe(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> Float[Array, "layers h"]:
-        """Take the context into the hidden units."""
         return self.network.observe(state, context)
 
     def learn(self, state: Float[Array, "layers h"], step: Step) -> Float[Array, "layers h"]:
-        """Ignore the reward."""
-        del step
+        del step  # rewards teach it nothing
         return state
 
     def rewards(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> IndependentRewards:
-        """Believe what the heads say of the contexts so far."""
         del context
         values = self.network.values(state)
         return IndependentRewards(values, jnp.zeros_like(values))
