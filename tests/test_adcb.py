@@ -16,10 +16,10 @@ from ilb.environments import Adcb, Plan, Specification, UniformLogging, draw_con
 from ilb.environments.adcb.biomarkers import interpolate
 from ilb.environments.adcb.patients import adcb_parameters
 from ilb.environments.adcb.world import ROLES
-from ilb.environments.environment import as_real
 from ilb.errors import IdentifiabilityWarning, WorldError
 from ilb.logs import Logs
 from ilb.offline.scores import reference_models
+from ilb.types import as_real
 
 
 def adcb_world(**values):

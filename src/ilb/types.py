@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
@@ -55,3 +56,8 @@ class Report(Protocol):
 
 def silent(done: int, total: int, value: float) -> None:
     """Report nothing."""
+
+
+def as_real(numbers: Any) -> Float[Array, "..."]:
+    """Make an array of the usual type, also from integers: equal worlds and policies then share their compilations."""
+    return jnp.asarray(numbers, float)

@@ -22,9 +22,9 @@ from ilb.models.baselines import ContextRegression
 from ilb.offline.encoders.vae import VAERecipe
 from ilb.online.cholesky import cholesky
 from ilb.online.linear import LinearBelief, LinearSums, linear_belief
-from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, as_real
+from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson
 from ilb.online.roster import ROSTER, Builder
-from ilb.types import Step
+from ilb.types import Step, as_real
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, as_real
+from ilb.environments.environment import AbstractEnvironment
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
+from ilb.types import as_real
 
 CONTEXT_MEAN = 0.5
 CONTEXT_VARIANCE = 0.1

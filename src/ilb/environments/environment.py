@@ -92,11 +92,6 @@ class AbstractEnvironment(eqx.Module):
         return logs.to_frame("pyarrow")
 
 
-def as_real(numbers: Any) -> Float[Array, "..."]:
-    """Make an array of the usual type, also from integers: equal worlds then share their compilations."""
-    return jnp.asarray(numbers, float)
-
-
 def follow(environment: AbstractEnvironment, key: PRNGKeyArray, instance: Instance, rounds: int) -> Instance:
     """Give the instance in every round, time first; where the world stands still, a single row stands for all.
 

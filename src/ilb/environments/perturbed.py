@@ -18,11 +18,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance, as_real
+from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.environments.synthetic import NOISES, SyntheticWorld
 from ilb.environments.wrappers import AbstractWrapper
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel
+from ilb.types import as_real
 
 
 class AbstractPerturbation(ABC):

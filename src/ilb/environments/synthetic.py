@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, as_real
+from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.specification import AbstractDescription, parameter
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import InverseMixing, LeakyMixing, LeakyReward, random_leaky_mixing
 from ilb.streams import Stream
-from ilb.types import RewardModel
+from ilb.types import RewardModel, as_real
 
 SLOPE = 0.2
 """Slope of the leaky ReLUs, as in the released code; the paper does not print one."""

@@ -6,9 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance, as_real
+from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
+from ilb.types import as_real
 
 
 class AbstractWrapper(AbstractEnvironment):

@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Float
 from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel
 from ilb.online.evidence import RewardSums
-from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, Uniform, as_real
-from ilb.types import Step
+from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, Uniform
+from ilb.types import Step, as_real
 
 ByAction = Float[Array, " K"] | Float[Array, ""]
 """A number for each action, or one that all share."""

@@ -23,11 +23,10 @@ from ilb.online.policy import (
     AbstractRewards,
     BeliefPolicy,
     Thompson,
-    as_real,
     choose,
     indicate,
 )
-from ilb.types import Choice, Step
+from ilb.types import Choice, Step, as_real
 
 
 class MixtureRewards(AbstractRewards):

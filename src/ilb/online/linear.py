@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 
 from ilb.models.baselines import ContextRegression
 from ilb.online.cholesky import cholesky, solve_lower
-from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, UpperConfidence, as_real
-from ilb.types import Step
+from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, UpperConfidence
+from ilb.types import Step, as_real
 
 
 class LinearSums(NamedTuple):

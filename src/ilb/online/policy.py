@@ -6,7 +6,6 @@ Policies and their states are pytrees, so a refitted model runs in the program t
 from __future__ import annotations
 
 import abc
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -16,16 +15,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ilb.types import Choice, Step
+from ilb.types import Choice, Step, as_real
 
 State = Any
 """What a policy remembers of one instance: a small pytree of its own choice."""
 
 PROPENSITY_POINTS = 500
 """Fixed points of the belief behind the propensities of rules that sample, and behind the probability of being best."""
-
-as_real = partial(jnp.asarray, dtype=float)
-"""Make an array of the usual type, also from integers: equal policies then share their compilations."""
 
 
 class AbstractRewards(eqx.Module):

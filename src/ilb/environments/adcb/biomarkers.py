@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ilb.environments.adcb.patients import AdcbPatient, adcb_parameters
-from ilb.environments.environment import as_real
+from ilb.types import as_real
 
 EDUCATION_LEVELS = 13
 BLACK, NOT_HISPANIC, MALE = 1, 1, 1

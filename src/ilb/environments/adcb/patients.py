@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import as_real
+from ilb.types import as_real
 
 
 @cache

@@ -19,12 +19,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.environments.adcb.biomarkers import Biomarkers, adcb_biomarkers
 from ilb.environments.adcb.patients import MARITAL, AdcbPatient, AdcbPopulation, adcb_parameters, adcb_population
-from ilb.environments.environment import AbstractEnvironment, Units, as_real
+from ilb.environments.environment import AbstractEnvironment, Units
 from ilb.environments.specification import AbstractDescription, Plan, parameter
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward
-from ilb.types import RewardModel
+from ilb.types import RewardModel, as_real
 
 TREATMENTS = 8
 ROLES = {"instance": "patient", "time": "visit", "action": "treatment", "reward": "reward"}
