@@ -23,7 +23,7 @@ from ilb.models.baselines import (
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.discrete_states import fit_states_on_encodings, fit_states_on_rewards
-from ilb.offline.rewards.linear import measure_reward_variance, reward_cells
+from ilb.offline.rewards.recipe import measure_reward_variance, reward_cells
 
 
 def fit_context_regression(logs: Logs, ridge: float = 1.0) -> ContextRegression:
