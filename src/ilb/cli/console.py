@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -19,6 +19,7 @@ from rich.table import Table
 from ilb.errors import IlbError, IlbWarning
 
 if TYPE_CHECKING:
+    from ilb.estimates import Estimate
     from ilb.offline.scores import FitScores
     from ilb.types import Report
 
@@ -77,12 +78,11 @@ def score_rows(lines: Mapping[str, FitScores]) -> list[list[str]]:
     ]
 
 
-def _score_cell(name: str, score: Any) -> str:
+def _score_cell(name: str, score: Estimate | None) -> str:
     if score is None:
         return "-"
-    if name == "best_action":
-        return f"{100 * score.value:.1f}±{100 * score.standard_error:.1f} %"
-    return f"{score.value:.3f}±{score.standard_error:.3f}"
+    text = f"{score.text(1, 100)} %" if name == "best_action" else score.text()
+    return text.replace(" ± ", "±")
 
 
 def width_of(table: Table) -> int:
