@@ -7,19 +7,20 @@ from dataclasses import replace
 import pytest
 from distributed import Client, LocalCluster
 
+from ilb.environments import Synthetic
 from ilb.errors import IlbError
 from ilb_paper import runner
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.players import Player
 from ilb_paper.results import Results, Size
 from ilb_paper.runner import plan, run
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 from ilb_paper.store import Store
 
 SPREAD = RegretFigure(
     label="spread",
     title="many small tasks of one program",
-    panels=tuple(Panel(f"{std}", Synthetic(reward_std=std)) for std in (0.1, 0.2, 0.3, 0.4, 0.5)),
+    panels=tuple(Panel(f"{std}", SyntheticSetting(Synthetic(reward_std=std))) for std in (0.1, 0.2, 0.3, 0.4, 0.5)),
     groups=(Group("", (Player("MAB"),)),),
 )
 

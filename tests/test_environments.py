@@ -39,7 +39,7 @@ from ilb.online.arms import mab
 from ilb.online.latent import cpg
 from ilb.simulation import instance_keys, simulate
 from ilb.streams import Stream
-from ilb_paper.toy import draw_stationary_world
+from ilb_paper.toy import Stationary
 
 
 class ThermostatWorld(AbstractEnvironment):
@@ -87,7 +87,7 @@ class Thermostat(AbstractDescription, name="thermostat"):
 SYNTHETIC = draw_world(jr.key(0), latent_dim=3, context_dim=4, actions=5)
 ENVIRONMENTS = {
     **{name: description().draw() for name, description in WORLDS.items()},
-    "toy": draw_stationary_world(jr.key(1)),
+    "toy": Stationary().draw(),
     "shifted latents": Shift(2.0).apply(jr.key(0), SYNTHETIC),
     "noisy contexts": ContextNoise(0.5).apply(jr.key(0), SYNTHETIC),
     "dropped contexts": KeptColumns((3, 1)).apply(jr.key(0), SYNTHETIC),

@@ -18,6 +18,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
+from ilb.environments import Adcb, Plan, Shift, Synthetic
 from ilb.environments.adcb.patients import adcb_population
 from ilb.errors import IlbError
 from ilb.models.recurrent import RecurrentRegression
@@ -56,10 +57,11 @@ from ilb_paper.rejudge import read_claims, rejudge, undecided_table
 from ilb_paper.report import count_verdicts, summarise, write_report
 from ilb_paper.results import RegretCurve, Results, Size, clustered_error
 from ilb_paper.runner import plan, run
-from ilb_paper.settings import Adcb, Stationary, Synthetic, describe_setting
+from ilb_paper.settings import AdcbSetting, SyntheticSetting, describe_setting
 from ilb_paper.simulation_tasks import BoundTask
 from ilb_paper.store import Store
 from ilb_paper.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
+from ilb_paper.toy import StationarySetting
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parent / "paper-labels.txt"
@@ -272,7 +274,7 @@ def test_every_figure_and_table_of_results_in_the_paper_is_in_the_catalogue():
 SMALL = RegretFigure(
     label="small",
     title="two players",
-    panels=(Panel("standard", Synthetic()),),
+    panels=(Panel("standard", SyntheticSetting()),),
     groups=(Group("", (Player("MAB"), Player("CPG", "oracle"))),),
 )
 
@@ -322,26 +324,31 @@ def test_an_unknown_backend_is_named(tmp_path):
 
 
 def test_a_task_is_known_by_its_content():
-    task = PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
-    assert hash_of(task) == hash_of(PlayTask(Synthetic(), "MAB", "", (0,), 3, 12))
+    task = PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
+    assert hash_of(task) == hash_of(PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12))
     others = [
-        PlayTask(Synthetic(actions=10), "MAB", "", (0,), 3, 12),
-        PlayTask(Synthetic(), "LinUCB", "", (0,), 3, 12),
-        PlayTask(Adcb(), "MAB", "", (0,), 3, 12),
-        PlayTask(Synthetic(), "MAB", "", (1,), 3, 12),
+        PlayTask(SyntheticSetting(Synthetic(actions=10)), "MAB", "", (0,), 3, 12),
+        PlayTask(SyntheticSetting(), "LinUCB", "", (0,), 3, 12),
+        PlayTask(AdcbSetting(), "MAB", "", (0,), 3, 12),
+        PlayTask(SyntheticSetting(), "MAB", "", (1,), 3, 12),
     ]
     assert len({hash_of(other) for other in [task, *others]}) == 5
 
 
 def test_shifted_settings_share_their_fits():
-    task = PlayTask(Synthetic(latent_shift=2.0), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
-    assert task.needs() == (FitTask(Synthetic(), OURS, (0,), 1.0),)
+    task = PlayTask(SyntheticSetting(playing=(Shift(2.0),)), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
+    assert task.needs() == (FitTask(SyntheticSetting(), OURS, (0,), 1.0),)
 
 
 def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_outcome():
-    task = FitTask(Synthetic(instances=12, length=25, test_instances=12, actions=4, reward_std=1.0), OURS, (0, 1), 0.01)
+    task = FitTask(
+        SyntheticSetting(Synthetic(actions=4, reward_std=1.0), Plan(instances=12, length=25, test_instances=12)),
+        OURS,
+        (0, 1),
+        0.01,
+    )
     standard = task.shortcut()
-    assert standard.setting == Synthetic(instances=12, length=25, test_instances=12)
+    assert standard.setting == SyntheticSetting(plan=Plan(instances=12, length=25, test_instances=12))
     assert standard.shortcut() is None
     assert replace(task, learner=REGRESSION).shortcut() is None  # that one does see rewards
     alone, first = run_task(task, []), run_task(standard, [])  # keeps warnings of so few rows
@@ -354,27 +361,27 @@ def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_
 
 
 def test_a_shortcut_is_run_before_and_first_blocks_come_first():
-    rows = (ScoreRow(Synthetic(actions=10), PAPER, ("",)), ScoreRow(Synthetic(), PAPER, ("",)))
+    rows = (ScoreRow(SyntheticSetting(Synthetic(actions=10)), PAPER, ("",)), ScoreRow(SyntheticSetting(), PAPER, ("",)))
     table = ScoreTable("t", "", ("",), rows)
     (first, second) = plan([table], Results(Store(Path("unused")), Size()))
-    assert {task.setting for task in first} == {Synthetic()}
-    assert {task.setting for task in second} == {Synthetic(actions=10)}
+    assert {task.setting for task in first} == {SyntheticSetting()}
+    assert {task.setting for task in second} == {SyntheticSetting(Synthetic(actions=10))}
     assert [task.seeds[0] for task in first] == [0, 5]
 
 
 def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path):
     results = Results(Store(tmp_path), Size())
-    ahead, behind = (results.play_tasks(Synthetic(), Player(name)) for name in ("MAB", "LinUCB"))
+    ahead, behind = (results.play_tasks(SyntheticSetting(), Player(name)) for name in ("MAB", "LinUCB"))
     for task in (*ahead, behind[0]):
         results.store.put(task, Outcome(made_up(task)))
-    assert results.regret_at(Synthetic(), Player("MAB"), 1.0).shape == (10, 200)
-    comparison = less_regret(results, Synthetic(), Player("MAB"), Player("LinUCB"))
-    played = [results.regret_at(Synthetic(), Player(name), 1.0)[:5] for name in ("MAB", "LinUCB")]
+    assert results.regret_at(SyntheticSetting(), Player("MAB"), 1.0).shape == (10, 200)
+    comparison = less_regret(results, SyntheticSetting(), Player("MAB"), Player("LinUCB"))
+    played = [results.regret_at(SyntheticSetting(), Player(name), 1.0)[:5] for name in ("MAB", "LinUCB")]
     assert comparison.difference == pytest.approx((played[1] - played[0]).mean())
 
 
 def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
-    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
+    store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
     assert task not in store
     store.put(task, Outcome(pa.table({"regret": [1.0, 2.0]}), (), 1.5, ("careful",)))
     assert store.table(task).column("regret").to_pylist() == [1.0, 2.0]
@@ -386,17 +393,17 @@ def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
 
 @pytest.mark.parametrize("learner", [REGRESSION, REGRESSION_SORTED])
 def test_every_recurrent_learner_is_read_back(tmp_path, small_network, learner):
-    store, task = Store(tmp_path), FitTask(Synthetic(), learner, (0,))
+    store, task = Store(tmp_path), FitTask(SyntheticSetting(), learner, (0,))
     store.put(task, Outcome(pa.table({"seed": [0]}), (small_network,)))
     (network,) = store.get(task).models
     assert isinstance(network, RecurrentRegression)
 
 
 def test_a_changed_recipe_is_another_task(monkeypatch):
-    task = FitTask(Synthetic(), OURS, (0,))
+    task = FitTask(SyntheticSetting(), OURS, (0,))
     before, _ = hash_of(task), hash_of.cache_clear()
     monkeypatch.setitem(LEARNERS, OURS, LatentLearner(lambda setting, effort: TiedRecipe(width=2)))
-    play = PlayTask(Synthetic(), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
+    play = PlayTask(SyntheticSetting(), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
     assert hash_of(task) != before
     changed = hash_of(play)
     hash_of.cache_clear()
@@ -428,7 +435,7 @@ def test_an_interrupted_fit_is_no_outcome(monkeypatch):
 
     monkeypatch.setattr(training, "_advance", interrupted)
     with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
-        run_task(FitTask(Synthetic(instances=12, length=25, test_instances=12), OURS, (0,), 0.01), ())
+        run_task(FitTask(SyntheticSetting(plan=Plan(instances=12, length=25, test_instances=12)), OURS, (0,), 0.01), ())
 
 
 def test_a_damaged_outcome_is_computed_anew(tmp_path):
@@ -451,7 +458,7 @@ def flip_the_middle(file):
 
 
 def test_a_table_with_flipped_bytes_is_not_stored(tmp_path):
-    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 50, 2000)
+    store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 50, 2000)
     store.put(task, Outcome(made_up(task)))
     file = store._table_file(task)
     assert task in store
@@ -465,7 +472,7 @@ def test_a_table_with_flipped_bytes_is_not_stored(tmp_path):
 
 
 def test_a_table_without_checksums_is_stored_all_the_same(tmp_path):
-    store, task = Store(tmp_path), PlayTask(Synthetic(), "MAB", "", (0,), 3, 12)
+    store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
     store.put(task, Outcome(made_up(task)))
     pq.write_table(pq.read_table(store._table_file(task)), store._table_file(task), compression="zstd")
     assert task in store
@@ -474,8 +481,8 @@ def test_a_table_without_checksums_is_stored_all_the_same(tmp_path):
 @pytest.fixture
 def fitted(tmp_path):
     """A store with one fit: its model is the true one."""
-    store, task = Store(tmp_path), FitTask(Synthetic(), OURS, (0,))
-    store.put(task, Outcome(made_up(task), (Synthetic().oracle(0),)))
+    store, task = Store(tmp_path), FitTask(SyntheticSetting(), OURS, (0,))
+    store.put(task, Outcome(made_up(task), (SyntheticSetting().oracle(0),)))
     assert task in store
     return store, task, store._models_directory(task) / "0"
 
@@ -509,7 +516,12 @@ def test_no_fit_starts_from_the_keys_of_its_world():
 
 
 def test_warnings_of_a_task_are_kept_and_not_raised():
-    outcome = run_task(FitTask(Synthetic(instances=12, length=25, actions=50, test_instances=12), OURS, (0,), 0.01), ())
+    outcome = run_task(
+        FitTask(
+            SyntheticSetting(Synthetic(actions=50), Plan(instances=12, length=25, test_instances=12)), OURS, (0,), 0.01
+        ),
+        (),
+    )
     assert any("RareActionWarning" in text for text in outcome.warnings)
 
 
@@ -560,7 +572,9 @@ def test_a_contrast_is_shown_and_does_not_count(tmp_path):
     claim = Claim("name", "where", "says", lambda r: [evidence], contrast=lambda r: [against])
     assert claim.judge(results) == Judgement((evidence,), (), (against,))
     assert claim.judge(results).verdict == "holds"
-    lacking = replace(claim, contrast=lambda r: [less_regret(r, Synthetic(), Player("MAB"), Player("CPG", "oracle"))])
+    lacking = replace(
+        claim, contrast=lambda r: [less_regret(r, SyntheticSetting(), Player("MAB"), Player("CPG", "oracle"))]
+    )
     assert lacking.judge(results) == Judgement((evidence,), (), ())
     experiment = replace(SMALL, claims=(claim,))
     write_report([experiment], fill(Untrained(tmp_path), [experiment], TINY), tmp_path)
@@ -586,16 +600,16 @@ def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tm
 def test_claims_about_the_papers_encoder_are_shown_at_both_widths(tmp_path):
     results = Results(Untrained(tmp_path), Size())
     for learner, score in ((PAPER, 0.8), (PAPER_WIDE, 0.9), (TRUE_ENCODER, 0.85)):
-        for task in results.fit_tasks(Synthetic(), learner):
+        for task in results.fit_tasks(SyntheticSetting(), learner):
             rng = np.random.default_rng(task.seeds[0])
             results.store.put(task, Outcome(pa.table({"mcc": score + 0.001 * rng.normal(size=len(task.seeds))})))
-    claim = Claim("c", "", "", lambda r: [high_score(r, "mcc", Synthetic(), PAPER, 0.85, f"MCC of {PAPER}")])
+    claim = Claim("c", "", "", lambda r: [high_score(r, "mcc", SyntheticSetting(), PAPER, 0.85, f"MCC of {PAPER}")])
     judgement = claim.judge(results)
     assert judgement.verdict == "does not hold"
     (wide,) = judgement.released_width
     assert wide.says == f"MCC of {PAPER_WIDE}"
     assert wide.verdict() == "holds"
-    elsewhere = replace(claim, evidence=lambda r: [high_score(r, "mcc", Synthetic(), TRUE_ENCODER, 0.85, "")])
+    elsewhere = replace(claim, evidence=lambda r: [high_score(r, "mcc", SyntheticSetting(), TRUE_ENCODER, 0.85, "")])
     assert elsewhere.judge(results).released_width == ()
 
 
@@ -657,10 +671,10 @@ def test_worlds_behind_every_comparison_are_kept(tmp_path):
     results = Results(Store(tmp_path), Size(0.2))
     tables = {}
     for player in (Player("MAB"), Player("CPG", "oracle")):
-        (task,) = results.play_tasks(Synthetic(), player)
+        (task,) = results.play_tasks(SyntheticSetting(), player)
         results.store.put(task, Outcome(made_up(task)))
         tables[player.policy] = made_up(task)["regret"].to_numpy().reshape(2, task.instances, -1)[..., -1]
-    claim = Claim("c", "", "", lambda r: [less_regret(r, Synthetic(), Player("CPG", "oracle"), Player("MAB"))])
+    claim = Claim("c", "", "", lambda r: [less_regret(r, SyntheticSetting(), Player("CPG", "oracle"), Player("MAB"))])
     experiment = replace(SMALL, claims=(claim,))
     write_report([experiment], results, tmp_path)
     (stored,) = json.loads((tmp_path / "reproduction.json").read_text())["claims"][0]["comparisons"]
@@ -730,7 +744,7 @@ def test_the_committed_report_and_its_page_say_what_its_comparisons_say(tmp_path
 
 
 def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions():
-    logs = Synthetic(instances=5, length=30).record(0).training.logs
+    logs = SyntheticSetting(plan=Plan(instances=5, length=30)).record(0).training.logs
     histories = LEARNERS[REGRESSION_SORTED].histories(logs)
     assert not np.array_equal(histories.action, logs.action)
     for number in range(logs.instances):
@@ -806,9 +820,9 @@ def test_players_are_compared_on_the_same_instances(tmp_path):
     results = Results(Store(tmp_path), Size(0.005))
     run([SMALL], results)
     better, worse = Player("CPG", "oracle"), Player("MAB")
-    claim = Claim("c", "here", "says", lambda r: [less_regret(r, Synthetic(), better, worse)])
+    claim = Claim("c", "here", "says", lambda r: [less_regret(r, SyntheticSetting(), better, worse)])
     (comparison,) = claim.judge(results).comparisons
-    by_hand = results.regret_at(Synthetic(), worse, 1.0) - results.regret_at(Synthetic(), better, 1.0)
+    by_hand = results.regret_at(SyntheticSetting(), worse, 1.0) - results.regret_at(SyntheticSetting(), better, 1.0)
     assert comparison.difference == pytest.approx(by_hand.mean())
     assert comparison.difference > 0
 
@@ -822,5 +836,5 @@ def test_sizes_shrink_and_refuse_nonsense():
 
 
 def test_settings_are_named_by_what_is_special():
-    assert describe_setting(Stationary()) == "Stationary()"
-    assert describe_setting(Adcb(rewards="released")) == "Adcb(rewards='released')"
+    assert describe_setting(StationarySetting()) == "Stationary()"
+    assert describe_setting(AdcbSetting(Adcb(rewards="released"))) == "Adcb(rewards='released')"

@@ -16,10 +16,9 @@ from ilb.simulation import simulate
 from ilb.types import Step
 from ilb_paper.players import build_player
 from ilb_paper.released import widened_lin_ts
-from ilb_paper.settings import Stationary
-from ilb_paper.toy import draw_stationary_world
+from ilb_paper.toy import Stationary, StationarySetting
 
-WORLD = draw_stationary_world(jr.key(1000))
+WORLD = Stationary().draw(1000)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def believed(belief, steps):
 
 
 def test_coefficients_are_uniform_between_the_printed_bounds():
-    theta = np.asarray(draw_stationary_world(jr.key(0), actions=4000).theta)
+    theta = np.asarray(Stationary(actions=4000).draw().theta)
     assert theta.shape == (4000, 5)
     assert 0.3 <= theta.min() < 0.301
     assert 0.799 < theta.max() <= 0.8
@@ -89,10 +88,10 @@ def test_who_knows_the_model_has_no_regret():
     assert np.all(history.regret < 1e-5)
 
 
-@pytest.mark.parametrize("wrong", [{"actions": 0}, {"context_dim": 0}])
-def test_a_world_without_actions_or_contexts_is_refused(wrong):
-    with pytest.raises(WorldError, match="at least one action and one context column"):
-        draw_stationary_world(jr.key(0), **wrong)
+@pytest.mark.parametrize("name", ["actions", "latent_dim"])
+def test_a_world_without_actions_or_contexts_is_refused(name):
+    with pytest.raises(WorldError, match=f"{name} must be an integer, at least 1; got 0"):
+        Stationary(**{name: 0})
 
 
 # Linear bandits in it
@@ -125,7 +124,7 @@ def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regre
 
 
 def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened():
-    toy, seed = Stationary(), 1
+    toy, seed = StationarySetting(), 1
     regret = {}
     for name in ("MAB", "Warm LinTS", "Warm LinTS (released)"):
         policy = build_player(name, "", toy, seed, None, horizon=200)
@@ -136,7 +135,7 @@ def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_no
 
 
 def test_the_warm_start_of_the_toy_has_the_ridge_of_the_released_code():
-    toy = Stationary()
+    toy = StationarySetting()
     logs = toy.record(3).training.logs
     for name in ("Warm LinTS", "Warm LinTS (released)"):
         belief = build_player(name, "", toy, 3, None, horizon=50).belief

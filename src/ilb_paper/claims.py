@@ -34,7 +34,7 @@ from ilb.estimates import Estimate
 from ilb_paper.learners import PAPER, PAPER_WIDE
 from ilb_paper.players import Player
 from ilb_paper.results import Results, clustered_error, common_worlds
-from ilb_paper.settings import Setting, describe_setting
+from ilb_paper.settings import AbstractSetting, describe_setting
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 TAIL = 0.025
@@ -201,13 +201,13 @@ def combine(comparisons: Sequence[Comparison]) -> Verdict:
     return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
 
 
-def _named(setting: Setting) -> str:
+def _named(setting: AbstractSetting) -> str:
     return describe_setting(setting).removesuffix("()")
 
 
 def less_regret(
     results: Results,
-    setting: Setting,
+    setting: AbstractSetting,
     better: Player,
     worse: Player,
     at: float = 1.0,
@@ -225,7 +225,7 @@ def less_regret(
 
 
 def regret_grows(
-    results: Results, player: Player, less: Setting, more: Setting, says: str, at: float = 1.0
+    results: Results, player: Player, less: AbstractSetting, more: AbstractSetting, says: str, at: float = 1.0
 ) -> Comparison:
     """Compare one player in two settings: positive if `more` costs it more; worlds share seeds and are paired."""
     before, after = common_worlds(*(results.regret_at(setting, player, at) for setting in (less, more)))
@@ -233,7 +233,7 @@ def regret_grows(
 
 
 def better_score(
-    results: Results, metric: str, better: tuple[Setting, str], worse: tuple[Setting, str], says: str
+    results: Results, metric: str, better: tuple[AbstractSetting, str], worse: tuple[AbstractSetting, str], says: str
 ) -> Comparison:
     """Compare a score of two learners, or of one in two settings, paired by seed."""
     first, second = common_worlds(*(results.scores(*place, metric) for place in (better, worse)))
@@ -241,7 +241,7 @@ def better_score(
 
 
 def small_bias(
-    results: Results, setting: Setting, learned: Player, oracle: Player, online: Player, share: float = 0.1
+    results: Results, setting: AbstractSetting, learned: Player, oracle: Player, online: Player, share: float = 0.1
 ) -> Comparison:
     """Compare what a learned model loses against the oracle with a share of what the online learner loses."""
     ours, best, worst = common_worlds(*(results.regret_at(setting, p, 1.0) for p in (learned, oracle, online)))
@@ -250,7 +250,12 @@ def small_bias(
 
 
 def grows_more(
-    results: Results, more: Player, less: Player, settings: tuple[Setting, Setting], says: str, at: float = 1.0
+    results: Results,
+    more: Player,
+    less: Player,
+    settings: tuple[AbstractSetting, AbstractSetting],
+    says: str,
+    at: float = 1.0,
 ) -> Comparison:
     """Compare how two players change from one setting to another: positive if `more` grows by more."""
     places = [(setting, player) for player in (more, less) for setting in settings]
@@ -260,7 +265,7 @@ def grows_more(
     return compare(f"growth of regret{moment}, {says}: {more} minus {less}", growth)
 
 
-def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[float, float]) -> Comparison:
+def rate_grows(results: Results, setting: AbstractSetting, player: Player, early: tuple[float, float]) -> Comparison:
     """Compare regret per round in the second half with that in an early stretch (shares of the horizon)."""
     first, last = early
     start = results.regret_at(setting, player, last) - results.regret_at(setting, player, first)
@@ -272,7 +277,7 @@ def rate_grows(results: Results, setting: Setting, player: Player, early: tuple[
 
 
 def rate_falls(
-    results: Results, setting: Setting, player: Player, early: float = 0.02, share: float = 0.05
+    results: Results, setting: AbstractSetting, player: Player, early: float = 0.02, share: float = 0.05
 ) -> Comparison:
     """Compare regret per round in the second half with a small share of that at first: what converges goes flat."""
     first = results.regret_at(setting, player, early) / early
@@ -281,7 +286,9 @@ def rate_falls(
     return compare(says, share * first - last, unit=results.size.horizon())
 
 
-def high_score(results: Results, metric: str, setting: Setting, learner: str, least: float, says: str) -> Comparison:
+def high_score(
+    results: Results, metric: str, setting: AbstractSetting, learner: str, least: float, says: str
+) -> Comparison:
     """Compare a score of a learner with a number."""
     return compare_fits(says, results.scores(setting, learner, metric) - least)
 

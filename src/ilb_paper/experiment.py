@@ -16,7 +16,7 @@ from ilb_paper.learners import LEARNERS, PAPER, PAPER_WIDE
 from ilb_paper.players import Player
 from ilb_paper.plots import Line, PanelGrid, plot_panels
 from ilb_paper.results import HORIZON, Results
-from ilb_paper.settings import Setting
+from ilb_paper.settings import AbstractSetting
 from ilb_paper.tasks import AbstractTask
 
 SHOWN_ROUNDS = (20, 100, 500, 2000)
@@ -71,7 +71,7 @@ class Panel(NamedTuple):
     """A column of a regret figure: a title and the setting that is played."""
 
     title: str
-    setting: Setting
+    setting: AbstractSetting
 
 
 class Group(NamedTuple):
@@ -92,7 +92,7 @@ class RegretFigure(AbstractExperiment):
     claims: tuple[Claim, ...] = ()
     remarks: tuple[str, ...] = ()
     horizon: int = HORIZON
-    also: tuple[tuple[Setting, Player], ...] = ()
+    also: tuple[tuple[AbstractSetting, Player], ...] = ()
     """What claims compare with and the figure does not show."""
     is_regret: ClassVar[bool] = True
 
@@ -132,11 +132,11 @@ class RegretFigure(AbstractExperiment):
         remarks = (*self.remarks, f"Still to come: {counted(left, 'play')}.") if left else self.remarks
         return Exhibit({file_name(self.label): figure}, tables, remarks)
 
-    def _played(self, setting: Setting, players: Sequence[Player], results: Results) -> list[Player]:
+    def _played(self, setting: AbstractSetting, players: Sequence[Player], results: Results) -> list[Player]:
         """Leave out who was not played in a setting yet."""
         return [player for player in players if results.is_played(setting, player, self.horizon)]
 
-    def _rows(self, setting: Setting, results: Results) -> tuple[list[str], list[list[str]]]:
+    def _rows(self, setting: AbstractSetting, results: Results) -> tuple[list[str], list[list[str]]]:
         horizon = results.size.horizon(self.horizon)
         shown = [r for r in SHOWN_ROUNDS if r < horizon] + [horizon]
         lines: list[tuple[float, list[str]]] = []
@@ -167,7 +167,7 @@ def file_name(label: str) -> str:
 class ScoreRow(NamedTuple):
     """A row of a table of fits: what is fitted where, and the paper's MCC, R² and % best (None where it has none)."""
 
-    setting: Setting
+    setting: AbstractSetting
     learner: str
     describe: tuple[str, ...]
     paper: tuple[float | None, float | None, float | None] = (None, None, None)

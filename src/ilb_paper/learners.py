@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from ilb.environments import Recorded
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
@@ -29,7 +30,7 @@ from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
 from ilb.types import Encoder
 from ilb_paper.released import released_vae_recipe
-from ilb_paper.settings import Recorded, Setting
+from ilb_paper.settings import AbstractSetting
 
 Fitted = LatentModel | RecurrentRegression
 
@@ -59,7 +60,7 @@ class Lesson(NamedTuple):
     that the training would give, from `setting.contexts()`; it is left out then.
     """
 
-    setting: Setting
+    setting: AbstractSetting
     recorded: Sequence[Recorded]
     seeds: Sequence[int]
     effort: float
@@ -78,7 +79,7 @@ class Learner(Protocol):
         """CPU seconds a seed at full size, roughly, for the progress display."""
         ...
 
-    def recipes(self, setting: Setting, effort: float) -> Sequence[Any]:
+    def recipes(self, setting: AbstractSetting, effort: float) -> Sequence[Any]:
         """Give all recipes that are followed in a setting."""
         ...
 
@@ -95,14 +96,14 @@ class Learner(Protocol):
 class LatentLearner:
     """Learn an encoder, then rewards on its encodings; rewards that are not linear in z get a network."""
 
-    encoder: Callable[[Setting, float], EncoderRecipe]
+    encoder: Callable[[AbstractSetting, float], EncoderRecipe]
     network: MLPRewardRecipe = field(default_factory=MLPRewardRecipe)
     """For rewards that are not linear, as in app:nonlinear_reward."""
     seconds: float = 10.0
     learns_encoders: ClassVar[bool] = True
     scores_prefixes: ClassVar[bool] = False
 
-    def recipes(self, setting: Setting, effort: float) -> tuple[EncoderRecipe, RewardRecipe]:
+    def recipes(self, setting: AbstractSetting, effort: float) -> tuple[EncoderRecipe, RewardRecipe]:
         reward = LinearRewardRecipe() if setting.linear_rewards else self.network.shortened(effort)
         return self.encoder(setting, effort), reward
 
@@ -125,12 +126,12 @@ class LatentLearner:
 class ReferenceLearner:
     """Take an encoder that nobody has to learn, and fit rewards on its encodings."""
 
-    encoder: Callable[[Setting, int], Encoder]
+    encoder: Callable[[AbstractSetting, int], Encoder]
     seconds: float = 10.0
     learns_encoders: ClassVar[bool] = False
     scores_prefixes: ClassVar[bool] = False
 
-    def recipes(self, setting: Setting, effort: float) -> Sequence[Any]:
+    def recipes(self, setting: AbstractSetting, effort: float) -> Sequence[Any]:
         del setting, effort
         return ()
 
@@ -155,7 +156,7 @@ class RecurrentLearner:
     learns_encoders: ClassVar[bool] = False
     scores_prefixes: ClassVar[bool] = True
 
-    def recipes(self, setting: Setting, effort: float) -> tuple[RegressionRecipe]:
+    def recipes(self, setting: AbstractSetting, effort: float) -> tuple[RegressionRecipe]:
         scaling: Scaling = Standardised() if setting.constant_columns else Whitened()
         return (RegressionRecipe(layers=setting.layers, scaling=scaling).shortened(effort),)
 
@@ -199,19 +200,19 @@ def _refuse_interrupted(models: Sequence[Fitted]) -> None:
         raise KeyboardInterrupt
 
 
-def _paper(setting: Setting, effort: float, width: int = 1) -> EncoderRecipe:
+def _paper(setting: AbstractSetting, effort: float, width: int = 1) -> EncoderRecipe:
     """As in the released code, contexts are whitened, and those of ADCB are scaled to [0, 1]."""
     scaling: Scaling = MinMax() if setting.constant_columns else Whitened()
     return PaperRecipe(layers=setting.layers, width=width, scaling=scaling).shortened(effort)
 
 
-def _ours(setting: Setting, effort: float) -> EncoderRecipe:
+def _ours(setting: AbstractSetting, effort: float) -> EncoderRecipe:
     tied = (TiedRecipe() if setting.layers < 4 else TiedRecipe.deep()).shortened(effort)
     # Where part of a context never varies within a patient, the library warns; rewards of ADCB depend on one number.
     return WithContexts(tied, encoding_dim=1) if setting.constant_columns else tied
 
 
-def _vae(setting: Setting, effort: float) -> EncoderRecipe:
+def _vae(setting: AbstractSetting, effort: float) -> EncoderRecipe:
     plain = VAERecipe(layers=setting.layers)
     bounded = VAERecipe(layers=setting.layers, scaling=MinMax(), likelihood=GaussianLikelihood(0.03))
     return (bounded if setting.constant_columns else plain).shortened(effort)

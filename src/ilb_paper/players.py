@@ -10,7 +10,7 @@ from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_policy
 from ilb_paper.learners import Fitted
 from ilb_paper.released import STUDY_ROSTER
-from ilb_paper.settings import Setting
+from ilb_paper.settings import AbstractSetting
 
 ORACLE = "oracle"
 
@@ -28,7 +28,7 @@ class Player(NamedTuple):
 
 
 def build_player(
-    policy: str, model: str, setting: Setting, seed: int, fitted: Fitted | None, horizon: int
+    policy: str, model: str, setting: AbstractSetting, seed: int, fitted: Fitted | None, horizon: int
 ) -> AbstractPolicy:
     """Build the policy for the world of one seed; as in the paper, bandits are told the true noise of rewards."""
     given = Ingredients.on(

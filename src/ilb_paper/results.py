@@ -14,7 +14,7 @@ from ilb.errors import IlbError
 from ilb.estimates import Estimate, standard_error
 from ilb_paper.learners import LEARNERS, PAPER, PAPER_WIDE
 from ilb_paper.players import Player
-from ilb_paper.settings import Setting
+from ilb_paper.settings import AbstractSetting
 from ilb_paper.store import Store
 from ilb_paper.tasks import FitTask, PlayTask
 
@@ -104,7 +104,7 @@ class Results:
         """Give the same results with the encoder of the released code, of width 2n, instead of the printed n."""
         return replace(self, instead={PAPER: PAPER_WIDE})
 
-    def play_tasks(self, setting: Setting, player: Player, horizon: int = HORIZON) -> list[PlayTask]:
+    def play_tasks(self, setting: AbstractSetting, player: Player, horizon: int = HORIZON) -> list[PlayTask]:
         """Name the tasks that play a player in a setting at this size: one for each block of seeds."""
         model = self.instead.get(player.model, player.model)
         learned = model in LEARNERS
@@ -122,17 +122,17 @@ class Results:
             for block in self.size.blocks
         ]
 
-    def is_played(self, setting: Setting, player: Player, horizon: int = HORIZON) -> bool:
+    def is_played(self, setting: AbstractSetting, player: Player, horizon: int = HORIZON) -> bool:
         """Say whether a player was played in a setting, in the first block of worlds at least."""
         return self.play_tasks(setting, player, horizon)[0] in self.store
 
-    def fit_tasks(self, setting: Setting, learner: str, effort: float = 1.0) -> list[FitTask]:
+    def fit_tasks(self, setting: AbstractSetting, learner: str, effort: float = 1.0) -> list[FitTask]:
         """Name the tasks that fit a learner, with a share of its training: one for each block of seeds."""
         shrunk, learner = setting.offline().shrunk(self.size.effort), self.instead.get(learner, learner)
         return [FitTask(shrunk, learner, block, self.size.effort * effort) for block in self.size.blocks]
 
     def regret(
-        self, setting: Setting, player: Player, horizon: int = HORIZON
+        self, setting: AbstractSetting, player: Player, horizon: int = HORIZON
     ) -> tuple[Int[np.ndarray, " rounds"], Float[np.ndarray, "worlds instances rounds"]]:
         """Give the cumulative regret of every instance at the rounds that were kept, in the worlds played so far."""
         done = list(takewhile(self.store.__contains__, self.play_tasks(setting, player, horizon)))
@@ -149,18 +149,20 @@ class Results:
             self._kept[task] = (rounds, values)
         return self._kept[task]
 
-    def curve(self, setting: Setting, player: Player, horizon: int = HORIZON) -> RegretCurve:
+    def curve(self, setting: AbstractSetting, player: Player, horizon: int = HORIZON) -> RegretCurve:
         rounds, values = self.regret(setting, player, horizon)
         mean = values.mean(axis=(0, 1), dtype=np.float64)
         return RegretCurve(rounds, mean, clustered_error(values)[0], np.median(values, axis=(0, 1)))
 
-    def regret_at(self, setting: Setting, player: Player, at: float, horizon: int = HORIZON) -> np.ndarray:
+    def regret_at(self, setting: AbstractSetting, player: Player, at: float, horizon: int = HORIZON) -> np.ndarray:
         """Give the regret of every instance up to a share `at` of the horizon: 1 is its end."""
         rounds, values = self.regret(setting, player, horizon)
         wanted = max(1, round(at * rounds[-1]))
         return np.asarray(values[..., np.abs(rounds - wanted).argmin()])
 
-    def scores(self, setting: Setting, learner: str, metric: str, effort: float = 1.0) -> Float[np.ndarray, " seeds"]:
+    def scores(
+        self, setting: AbstractSetting, learner: str, metric: str, effort: float = 1.0
+    ) -> Float[np.ndarray, " seeds"]:
         """Give a score of every fit of a learner that is stored, by seed; blocks of seeds come in order."""
         done = list(takewhile(self.store.__contains__, self.fit_tasks(setting, learner, effort)))
         if not done:
@@ -168,7 +170,7 @@ class Results:
         tables = [self.store.table(task)[metric] for task in done]
         return np.concatenate([column.to_numpy(zero_copy_only=False).astype(float) for column in tables])
 
-    def score(self, setting: Setting, learner: str, metric: str) -> Estimate:
+    def score(self, setting: AbstractSetting, learner: str, metric: str) -> Estimate:
         """Average a score over fits, with the standard error over them (over test instances if there is one fit)."""
         values = self.scores(setting, learner, metric)
         if len(values) > 1:

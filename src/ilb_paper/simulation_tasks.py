@@ -20,7 +20,7 @@ from ilb.online.latent import cpg
 from ilb.simulation import simulate
 from ilb.streams import Stream
 from ilb.theory import cpg_regret_bound, gaps
-from ilb_paper.settings import Adcb, Synthetic
+from ilb_paper.settings import AdcbSetting, SyntheticSetting
 from ilb_paper.tasks import AbstractTask, Outcome
 
 
@@ -31,7 +31,7 @@ class LatentSampleTask(AbstractTask):
     kind: ClassVar[str] = "LatentSampleTask"
     revision: ClassVar[int] = 2
 
-    setting: Adcb
+    setting: AdcbSetting
     instances: int
     seed: int = 0
 
@@ -41,7 +41,7 @@ class LatentSampleTask(AbstractTask):
 
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         del inputs
-        world = self.setting.world(self.seed)
+        world = self.setting.draw(self.seed)
         keys = jr.split(jr.key(self.seed), self.instances)
         states = jax.jit(jax.vmap(lambda key: world.latent_state(world.sample_instance(key))))(keys)
         return Outcome(pa.table({"z": np.asarray(states)[:, 0].astype(np.float64)}))
@@ -61,7 +61,7 @@ class BoundTask(AbstractTask):
     kind: ClassVar[str] = "BoundTask"
     revision: ClassVar[int] = 3
 
-    setting: Synthetic
+    setting: SyntheticSetting
     model_error: float
     instances: int
     runs: int
@@ -75,7 +75,7 @@ class BoundTask(AbstractTask):
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         """Play and bound, state by state."""
         del inputs
-        world, oracle = self.setting.world(self.seed), self.setting.oracle(self.seed)
+        world, oracle = self.setting.draw(self.seed), self.setting.oracle(self.seed)
         key_states, key_signs, key_play = jr.split(Stream.THEORY.key(self.seed), 3)
         policy = cpg(_mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))))
         variance = float(oracle.noise.encoding_covariance[0, 0])

@@ -27,7 +27,7 @@ from ilb.streams import Stream
 from ilb.version import __version__
 from ilb_paper.learners import LEARNERS, Fitted, Lesson
 from ilb_paper.players import build_player
-from ilb_paper.settings import Setting, describe_setting
+from ilb_paper.settings import AbstractSetting, describe_setting
 
 CURVE_POINTS = 48
 """Rounds at which the regret of every instance is kept, besides those that tables and claims ask for."""
@@ -48,7 +48,7 @@ class Outcome:
 class AbstractTask(ABC):
     """A frozen dataclass that can be run, and says of itself what the store, the runner and the report need to know."""
 
-    setting: Setting
+    setting: AbstractSetting
     kind: ClassVar[str]
     """Part of its hash, and so of every stored outcome: never changed."""
     revision: ClassVar[int]
@@ -109,7 +109,7 @@ def content_of(task: AbstractTask) -> dict[str, Any]:
         "ilb": __version__,
         "revision": task.revision,
         **plain,
-        "setting": {"kind": task.setting.kind, **plain["setting"]},
+        "setting": task.setting.content(),
         "recipes": [describe_recipe(recipe) for recipe in task.recipes()],
         "needs": [hash_of(need) for need in task.needs()],
     }
@@ -139,7 +139,7 @@ class FitTask(AbstractTask):
     revision: ClassVar[int] = 2
     is_fit: ClassVar[bool] = True
 
-    setting: Setting
+    setting: AbstractSetting
     learner: str
     seeds: tuple[int, ...]
     effort: float = 1.0
@@ -203,7 +203,7 @@ class PlayTask(AbstractTask):
     kind: ClassVar[str] = "PlayTask"
     revision: ClassVar[int] = 3
 
-    setting: Setting
+    setting: AbstractSetting
     policy: str
     model: str
     seeds: tuple[int, ...]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ilb.environments import AbstractDescription, Plan, parameter
 from ilb.environments.environment import AbstractEnvironment
-from ilb.errors import WorldError
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
+from ilb.streams import Stream
 from ilb.types import as_real
+from ilb_paper.settings import AbstractSetting, shrink
 
 CONTEXT_MEAN = 0.5
 CONTEXT_VARIANCE = 0.1
@@ -69,29 +74,66 @@ class StationaryWorld(AbstractEnvironment):
         return LatentModel(IdentityEncoder(), LinearReward.known(self.theta, jnp.zeros(actions)), noise)
 
 
-def draw_stationary_world(
-    key: PRNGKeyArray, actions: int = 10, context_dim: int = 5, reward_std: float = 0.25
-) -> StationaryWorld:
-    """Draw the coefficients of a world; the defaults are those of the paper's figure.
+@dataclass(frozen=True)
+class Stationary(AbstractDescription):
+    """The toy world, whose coefficients a seed draws; the defaults are those of the paper's figure.
 
     The paper prints N(0, 0.25) for the noise of rewards; as in the released code, 0.25 is its standard deviation.
 
-    >>> world = draw_stationary_world(jr.key(0))
+    >>> world = Stationary().draw()
     >>> context = world.sample_instance(jr.key(1))
     >>> bool(jnp.all(world.emit(jr.key(2), context) == world.emit(jr.key(3), context)))
     True
     """
-    if min(actions, context_dim) < 1:
-        raise WorldError(
-            f"a world has at least one action and one context column; got actions={actions} and "
-            f"context_dim={context_dim}."
+
+    actions: int = parameter(10, "Number K of actions.", least=1)
+    latent_dim: int = parameter(5, "Columns of a context.", least=1)
+    reward_std: float = parameter(0.25, "Standard deviation of reward noise.")
+
+    def draw(self, seed: int = 0) -> StationaryWorld:
+        low, high = THETA_RANGE
+        spread = CONTEXT_VARIANCE - CONTEXT_COVARIANCE
+        covariance = spread * np.eye(self.latent_dim) + CONTEXT_COVARIANCE
+        return StationaryWorld(
+            theta=jr.uniform(Stream.WORLD.key(seed), (self.actions, self.latent_dim), minval=low, maxval=high),
+            context_mean=jnp.full(self.latent_dim, CONTEXT_MEAN),
+            context_factor=jnp.asarray(np.linalg.cholesky(covariance), jnp.float32),
+            reward_std=as_real(self.reward_std),
         )
-    low, high = THETA_RANGE
-    spread = CONTEXT_VARIANCE - CONTEXT_COVARIANCE
-    covariance = spread * np.eye(context_dim) + CONTEXT_COVARIANCE
-    return StationaryWorld(
-        theta=jr.uniform(key, (actions, context_dim), minval=low, maxval=high),
-        context_mean=jnp.full(context_dim, CONTEXT_MEAN),
-        context_factor=jnp.asarray(np.linalg.cholesky(covariance), jnp.float32),
-        reward_std=as_real(reward_std),
-    )
+
+
+PLAN = Plan(instances=500, length=1, test_instances=10)
+
+
+@dataclass(frozen=True)
+class StationarySetting(AbstractSetting):
+    """The toy as the paper plays it: 500 logged rows for the warm start."""
+
+    kind: ClassVar[str] = "Stationary"
+    constant_columns: ClassVar[bool] = True
+    warm_ridge: ClassVar[float] = 0.5  # as released
+    world: Stationary = Stationary()
+    plan: Plan = PLAN
+
+    @property
+    def layers(self) -> int:
+        return 2
+
+    @property
+    def latent_dim(self) -> int:
+        return self.world.latent_dim
+
+    @property
+    def actions(self) -> int:
+        return self.world.actions
+
+    @property
+    def reward_std(self) -> float:
+        return self.world.reward_std
+
+    def contexts(self) -> StationarySetting:
+        """Nothing is learned from contexts here."""
+        return self.offline()
+
+    def shrunk(self, factor: float) -> StationarySetting:
+        return replace(self, plan=shrink(self.plan, factor, instances=50))

@@ -12,7 +12,7 @@ from ilb_paper.claims import Claim, Comparison
 from ilb_paper.experiment import Drawing, Exhibit, Table
 from ilb_paper.plots import plot_histogram, plot_reward_lines
 from ilb_paper.results import Results
-from ilb_paper.settings import Adcb
+from ilb_paper.settings import AdcbSetting
 from ilb_paper.simulation_tasks import LatentSampleTask
 
 PATIENTS = 20_000
@@ -24,7 +24,7 @@ ALLOWED = 0.1
 
 
 def _task(results: Results) -> LatentSampleTask:
-    return LatentSampleTask(Adcb(), max(200, round(PATIENTS * results.size.scale)))
+    return LatentSampleTask(AdcbSetting(), max(200, round(PATIENTS * results.size.scale)))
 
 
 def _states(results: Results) -> np.ndarray:

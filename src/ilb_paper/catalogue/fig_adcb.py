@@ -1,5 +1,7 @@
 """fig:adcb: regret in the Alzheimer environment, with the printed and the released rewards."""
 
+from ilb.environments import Adcb
+from ilb.environments.adcb.world import REWARDS
 from ilb_paper.claims import Claim, less_regret, rate_grows
 from ilb_paper.experiment import Panel, RegretFigure
 from ilb_paper.learners import PAPER, VAE
@@ -17,9 +19,9 @@ from ilb_paper.lineups import (
     on_model,
 )
 from ilb_paper.players import Player
-from ilb_paper.settings import Adcb
+from ilb_paper.settings import AdcbSetting
 
-PRINTED, RELEASED = Adcb(), Adcb(rewards="released")
+PRINTED, RELEASED = (AdcbSetting(Adcb(rewards=rewards)) for rewards in REWARDS)
 CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 ADCB_REMARKS = (
     "Claims are tested with the released rewards, which the paper's own scores go with.",

@@ -1,14 +1,15 @@
 """fig:emission_noise: regret when contexts are seen through noise of standard deviation 0.25, 0.5 and 1."""
 
+from ilb.environments import ContextNoise
 from ilb_paper.claims import Claim, Comparison, grows_more, less_regret, regret_grows
 from ilb_paper.experiment import AS_RELEASED, Group, Panel, RegretFigure
 from ilb_paper.learners import PAPER, VAE
 from ilb_paper.lineups import MAB, ON_ORACLE, ON_OURS, ON_PAPER, ON_VAE, RECURRENT, on_model
 from ilb_paper.players import ORACLE, Player
 from ilb_paper.results import Results
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-LOW, MIDDLE, HIGH = (Synthetic(context_noise_std=std) for std in (0.25, 0.5, 1.0))
+LOW, MIDDLE, HIGH = (SyntheticSetting(always=(ContextNoise(std),)) for std in (0.25, 0.5, 1.0))
 CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 
 LEVELS = (LOW, MIDDLE, HIGH)

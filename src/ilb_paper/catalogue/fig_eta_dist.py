@@ -2,17 +2,18 @@
 
 import math
 
+from ilb.environments import Synthetic
 from ilb_paper.claims import Claim, better_score, less_regret, regret_grows
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER
 from ilb_paper.lineups import MAB, on_model
 from ilb_paper.players import Player
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-GAUSSIAN = Synthetic()
-WIDE_LAPLACE, NARROW_UNIFORM = Synthetic(noise="laplace"), Synthetic(noise="uniform")
-NARROW_LAPLACE = Synthetic(noise="laplace", noise_scale=round(math.sqrt(1 / 24), 4))
-WIDE_UNIFORM = Synthetic(noise="uniform", noise_scale=round(math.sqrt(24), 4))
+GAUSSIAN = SyntheticSetting()
+WIDE_LAPLACE, NARROW_UNIFORM = (SyntheticSetting(Synthetic(noise=noise)) for noise in ("laplace", "uniform"))
+NARROW_LAPLACE = SyntheticSetting(Synthetic(noise="laplace", noise_scale=round(math.sqrt(1 / 24), 4)))
+WIDE_UNIFORM = SyntheticSetting(Synthetic(noise="uniform", noise_scale=round(math.sqrt(24), 4)))
 CPG, _, FPG_RELEASED, _, FPG_TS = on_model(PAPER)
 
 EXPERIMENT = RegretFigure(

@@ -2,14 +2,15 @@
 
 from itertools import pairwise
 
+from ilb.environments import Synthetic
 from ilb_paper.claims import Claim, grows_more, less_regret, rate_falls, regret_grows
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER
 from ilb_paper.lineups import MAB, on_model
 from ilb_paper.players import ORACLE, Player
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-SETTINGS = FEW, SOME, MANY = tuple(Synthetic(actions=actions) for actions in (10, 20, 50))
+SETTINGS = FEW, SOME, MANY = tuple(SyntheticSetting(Synthetic(actions=actions)) for actions in (10, 20, 50))
 POLICIES = ("CPG", "FPG", "FPG (released)")
 CPG, _, FPG_RELEASED = on_model(PAPER, *POLICIES)
 CPG_ORACLE, _, FPG_ORACLE = on_model(ORACLE, *POLICIES)

@@ -1,18 +1,19 @@
 """fig:noise-latent and fig:no-age: ADCB with latent noise of standard deviation 0.1, with Age and without."""
 
-from dataclasses import replace
-
+from ilb.environments import Adcb
+from ilb.environments.adcb.world import REWARDS
 from ilb_paper.catalogue.fig_adcb import ADCB_GROUPS, ADCB_REMARKS, CPG, FPG_RELEASED, FPG_TS_RELEASED
 from ilb_paper.claims import Claim, grows_more, less_regret, regret_grows
 from ilb_paper.experiment import AS_RELEASED, Panel, RegretFigure
 from ilb_paper.learners import PAPER, VAE
 from ilb_paper.lineups import MAB_CENTRED, RECURRENT, on_model
 from ilb_paper.players import Player
-from ilb_paper.settings import Adcb
+from ilb_paper.settings import AdcbSetting
 
-CALM = Adcb(rewards="released")
-PRINTED, RELEASED = Adcb(latent_noise_std=0.1), Adcb(latent_noise_std=0.1, rewards="released")
-AGELESS_PRINTED, AGELESS = (replace(setting, context="without_age") for setting in (PRINTED, RELEASED))
+CALM = AdcbSetting(Adcb(rewards="released"))
+PRINTED, RELEASED, AGELESS_PRINTED, AGELESS = (
+    AdcbSetting(Adcb(0.1, rewards, context)) for context in ("nine", "without_age") for rewards in REWARDS
+)
 
 ON_ILB = (CPG, FPG_RELEASED, FPG_TS_RELEASED)
 GROWTH = "noise 0.02 to 0.1"

@@ -1,13 +1,14 @@
 """fig:noise-reward: reward noise of standard deviation 0.5, 1 and 2."""
 
+from ilb.environments import Synthetic
 from ilb_paper.claims import Claim, grows_more, less_regret, no_worse_than, regret_grows
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.learners import PAPER
 from ilb_paper.lineups import MAB, ON_OURS, ON_PAPER, RECURRENT, on_model
 from ilb_paper.players import ORACLE, Player
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-LOW, MIDDLE, HIGH = (Synthetic(reward_std=std) for std in (0.5, 1.0, 2.0))
+LOW, MIDDLE, HIGH = (SyntheticSetting(Synthetic(reward_std=std)) for std in (0.5, 1.0, 2.0))
 CPG, FPG, FPG_RELEASED, *_ = on_model(PAPER)
 CPG_ORACLE = Player("CPG", ORACLE)
 GROWTH = "reward std 0.5 to 2"

@@ -1,20 +1,21 @@
 """fig:nonlinear_reward: rewards that are a two-layer network of z, learned by a network; CPG plays."""
 
+from ilb.environments import Synthetic
 from ilb_paper.claims import Claim, grows_more, less_regret
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER, VAE
 from ilb_paper.lineups import MAB, RECURRENT
 from ilb_paper.players import ORACLE, Player
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-LEAKY = Synthetic(reward="leaky")
+LINEAR, LEAKY = (SyntheticSetting(Synthetic(reward=reward)) for reward in ("linear", "leaky"))
 CPG, CPG_OURS, CPG_VAE, CPG_ORACLE = (Player("CPG", model) for model in (PAPER, OURS, VAE, ORACLE))
 
 EXPERIMENT = RegretFigure(
     label="fig:nonlinear_reward",
     title="Cumulative regret with rewards that are not linear in the latent state",
     panels=(Panel("two-layer leaky-ReLU rewards", LEAKY),),
-    also=((Synthetic(), CPG), (Synthetic(), CPG_VAE)),
+    also=((LINEAR, CPG), (LINEAR, CPG_VAE)),
     groups=(Group("", (CPG, CPG_OURS, CPG_VAE, CPG_ORACLE, RECURRENT, MAB)),),
     claims=(
         Claim(
@@ -30,7 +31,7 @@ EXPERIMENT = RegretFigure(
             "vae-comes-closer-on-nonlinear-rewards",
             "app:nonlinear_reward",
             "Against the linear case, CPG on the VAE comes closer to CPG on the identifiable model.",
-            lambda r: [grows_more(r, CPG, CPG_VAE, (Synthetic(), LEAKY), "from linear to nonlinear rewards")],
+            lambda r: [grows_more(r, CPG, CPG_VAE, (LINEAR, LEAKY), "from linear to nonlinear rewards")],
         ),
     ),
 )

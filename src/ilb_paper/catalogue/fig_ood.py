@@ -1,16 +1,18 @@
 """fig:ood and OOD-Plots-2: the mean of U moves at decision time, by a length, and as the released code moves it."""
 
+from ilb.environments import Shift
 from ilb_paper.claims import Claim, grows_more, less_regret, regret_grows
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER
 from ilb_paper.lineups import MAB, RECURRENT, on_model
 from ilb_paper.players import ORACLE, Player
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-SHIFTS = tuple(Synthetic(latent_shift=length) for length in (1.0, 2.0, 4.0))
-BY_COORDINATE = tuple(Synthetic(latent_shift=amount, shift_by="coordinate") for amount in (0.5, 1.0, 2.0, 4.0))
+LENGTHS, AMOUNTS = (1.0, 2.0, 4.0), (0.5, 1.0, 2.0, 4.0)
+SHIFTS = tuple(SyntheticSetting(playing=(Shift(length),)) for length in LENGTHS)
+BY_COORDINATE = tuple(SyntheticSetting(playing=(Shift(amount, "coordinate"),)) for amount in AMOUNTS)
 """The released plots call the first three 1, 2 and 4."""
-UNMOVED = Synthetic()
+UNMOVED = SyntheticSetting()
 CPG, FPG, FPG_RELEASED, *_ = on_model(PAPER)
 GROUPS = (
     Group("paper's recipe", (*on_model(PAPER), RECURRENT, MAB)),
@@ -20,7 +22,7 @@ GROUPS = (
 LENGTH = RegretFigure(
     label="fig:ood",
     title="Cumulative regret out of distribution: the mean of U moved by a length",
-    panels=tuple(Panel(f"Δz = {setting.latent_shift:g}", setting) for setting in SHIFTS),
+    panels=tuple(Panel(f"Δz = {length:g}", setting) for length, setting in zip(LENGTHS, SHIFTS, strict=True)),
     groups=GROUPS,
     also=tuple((UNMOVED, player) for player in (CPG, FPG_RELEASED, RECURRENT)),
     claims=(
@@ -38,8 +40,8 @@ LENGTH = RegretFigure(
             "Results, third paragraph",
             "CPG and FPG on the latent model are more robust to shifts than the regression: their regret grows less.",
             lambda r: [
-                grows_more(r, RECURRENT, better, (UNMOVED, setting), f"Δz = 0 to {setting.latent_shift:g}")
-                for setting in SHIFTS
+                grows_more(r, RECURRENT, better, (UNMOVED, setting), f"Δz = 0 to {length:g}")
+                for length, setting in zip(LENGTHS, SHIFTS, strict=True)
                 for better in (CPG, FPG_RELEASED)
             ],
             contrast=lambda r: [
@@ -65,7 +67,9 @@ LENGTH = RegretFigure(
 COORDINATES = RegretFigure(
     label="OOD-Plots-2",
     title="Cumulative regret out of distribution: every coordinate of the mean of U moved, as in the released code",
-    panels=tuple(Panel(f"{setting.latent_shift:g} in each coordinate", setting) for setting in BY_COORDINATE),
+    panels=tuple(
+        Panel(f"{x:g} in each coordinate", setting) for x, setting in zip(AMOUNTS, BY_COORDINATE, strict=True)
+    ),
     groups=GROUPS,
     remarks=(
         "Far from the old mean, rewards are far from 0, where the prior N(0, 1) of MAB is: it stops to explore too "

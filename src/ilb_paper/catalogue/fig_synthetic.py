@@ -1,5 +1,6 @@
 """fig:synthetic: regret in the synthetic environment, every policy on every model, three kinds of latent noise."""
 
+from ilb.environments import Synthetic
 from ilb_paper.claims import Claim, Comparison, less_regret, rate_falls, small_bias
 from ilb_paper.experiment import AS_RELEASED, Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER, REGRESSION, REGRESSION_SORTED, VAE
@@ -16,17 +17,17 @@ from ilb_paper.lineups import (
 )
 from ilb_paper.players import ORACLE, Player
 from ilb_paper.results import Results
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-STANDARD = Synthetic()
+STANDARD = SyntheticSetting()
 CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 RECURRENT_SORTED = Player(REGRESSION, REGRESSION_SORTED)
 
 ON_LATENT_MODELS = (*on_model(PAPER, *AS_RELEASED), *on_model(VAE, *AS_RELEASED))
 PANELS = (
     Panel("Gaussian (standard)", STANDARD),
-    Panel("Laplace, scale 1", Synthetic(noise="laplace")),
-    Panel("uniform, width 1", Synthetic(noise="uniform")),
+    Panel("Laplace, scale 1", SyntheticSetting(Synthetic(noise="laplace"))),
+    Panel("uniform, width 1", SyntheticSetting(Synthetic(noise="uniform"))),
 )
 
 

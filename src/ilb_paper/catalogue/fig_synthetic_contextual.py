@@ -4,9 +4,9 @@ from ilb_paper.claims import Claim, Comparison, compare, less_regret
 from ilb_paper.experiment import Group, Panel, RegretFigure
 from ilb_paper.players import Player
 from ilb_paper.results import Results, common_worlds
-from ilb_paper.settings import Stationary
+from ilb_paper.toy import StationarySetting
 
-TOY = Stationary()
+TOY = StationarySetting()
 HORIZON = 1000
 MAB, COLD, WARM = Player("MAB"), Player("LinTS (released)"), Player("Warm LinTS (released)")
 COLD_PLAIN, WARM_PLAIN = Player("LinTS"), Player("Warm LinTS")

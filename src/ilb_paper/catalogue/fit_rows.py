@@ -1,5 +1,6 @@
 """Rows of the paper's tables of fits, as data: MCC, R² of rewards and % of best actions found."""
 
+from ilb.environments import Adcb, ContextNoise, Plan, Synthetic
 from ilb_paper.experiment import ScoreRow
 from ilb_paper.learners import (
     MEAN_CONTEXTS,
@@ -12,7 +13,7 @@ from ilb_paper.learners import (
     VAE,
     VAE_RELEASED,
 )
-from ilb_paper.settings import Adcb, Setting, Synthetic
+from ilb_paper.settings import AbstractSetting, AdcbSetting, SyntheticSetting
 
 Triple = tuple[float | None, float | None, float | None]
 
@@ -96,7 +97,7 @@ def synthetic_rows() -> tuple[ScoreRow, ...]:
     """All rows of the synthetic half of table:fit_results, and ours between them."""
     printed = {PAPER: LVM_SYNTHETIC, VAE: VAE_SYNTHETIC, REGRESSION: REGRESSION_SYNTHETIC}
     return tuple(
-        _row(Synthetic(layers=layers, length=length), learner, (layers, length), printed)
+        _row(SyntheticSetting(Synthetic(layers=layers), Plan(length=length)), learner, (layers, length), printed)
         for learner in LEARNERS
         for layers, length in LVM_SYNTHETIC
     )
@@ -106,28 +107,34 @@ def adcb_rows() -> tuple[ScoreRow, ...]:
     """The ADCB half, with the released rewards, which the paper's scores go with, and with the printed ones."""
     printed = {PAPER: LVM_ADCB, VAE: VAE_ADCB, REGRESSION: REGRESSION_ADCB}
     all_lengths = tuple(
-        _row(Adcb(layers=layers, length=length, rewards=rewards), learner, (rewards, layers, length), printed)
+        _row(
+            AdcbSetting(Adcb(rewards=rewards), Plan(length=length), layers=layers),
+            learner,
+            (rewards, layers, length),
+            printed,
+        )
         for rewards in ("released", "printed")
         for learner in LEARNERS
         for layers, length in LVM_ADCB
     )
     without_age = tuple(
-        _row(Adcb(rewards="released", context="without_age"), learner, ("released, no Age", 2, 200), {})
+        _row(AdcbSetting(Adcb(rewards="released", context="without_age")), learner, ("released, no Age", 2, 200), {})
         for learner in (OURS, VAE)
     )
     noisy = tuple(
-        _row(Adcb(latent_noise_std=0.1, rewards="released", context=context), learner, (says, 2, 200), {})
+        _row(AdcbSetting(Adcb(0.1, "released", context)), learner, (says, 2, 200), {})
         for context, says in (("nine", "released, noise 0.1"), ("without_age", "released, noise 0.1, no Age"))
         for learner in (PAPER, PAPER_WIDE, OURS, VAE)
     )
     plain = tuple(
-        _row(Adcb(rewards=rewards), MEAN_CONTEXTS, (rewards, 2, 200), {}) for rewards in ("released", "printed")
+        _row(AdcbSetting(Adcb(rewards=rewards)), MEAN_CONTEXTS, (rewards, 2, 200), {})
+        for rewards in ("released", "printed")
     )
     return all_lengths + without_age + noisy + plain
 
 
 def _row(
-    setting: Setting,
+    setting: AbstractSetting,
     learner: str,
     describe: tuple[str | int, ...],
     printed: dict[str, dict[tuple[int, int], Triple]],
@@ -140,7 +147,12 @@ def _row(
 def main_rows() -> tuple[ScoreRow, ...]:
     """The rows of tab:test, ours between them, and what the released code does otherwise."""
     return tuple(
-        ScoreRow(Synthetic(layers=layers), learner, (learner, str(layers)), MAIN_TABLE.get((learner, layers), NOTHING))
+        ScoreRow(
+            SyntheticSetting(Synthetic(layers=layers)),
+            learner,
+            (learner, str(layers)),
+            MAIN_TABLE.get((learner, layers), NOTHING),
+        )
         for learner in (
             PAPER,
             PAPER_WIDE,
@@ -160,7 +172,7 @@ def emission_noise_rows() -> tuple[ScoreRow, ...]:
     """The rows of tab:emission_noise, and ours between them."""
     return tuple(
         ScoreRow(
-            Synthetic(context_noise_std=std),
+            SyntheticSetting(always=(ContextNoise(std),)),
             learner,
             (learner, f"{std:g}"),
             EMISSION_NOISE.get((learner, std), NOTHING),

@@ -1,13 +1,15 @@
 """tab:emission_noise: fits when contexts are seen through noise."""
 
+from ilb.environments import ContextNoise
 from ilb_paper.catalogue.fit_rows import emission_noise_rows
 from ilb_paper.claims import Claim, Comparison, better_score
 from ilb_paper.experiment import ScoreTable
 from ilb_paper.learners import PAPER, REGRESSION, VAE
 from ilb_paper.results import Results
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-LEVELS = tuple(Synthetic(context_noise_std=std) for std in (0.25, 0.5, 1.0))
+NOISES = (0.25, 0.5, 1.0)
+LEVELS = tuple(SyntheticSetting(always=(ContextNoise(std),)) for std in NOISES)
 METRICS = ("reward_r2", "best_action")
 
 
@@ -39,9 +41,9 @@ EXPERIMENT = ScoreTable(
                     metric,
                     (level, VAE),
                     (level, PAPER),
-                    f"{metric} of VAE minus LVM, noise {level.context_noise_std:g}",
+                    f"{metric} of VAE minus LVM, noise {std:g}",
                 )
-                for level in LEVELS
+                for std, level in zip(NOISES, LEVELS, strict=True)
                 for metric in METRICS
             ],
         ),

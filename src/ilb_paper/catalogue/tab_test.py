@@ -1,13 +1,14 @@
 """tab:test: how well each model is fitted, L = 2 and 4, T_o = 200."""
 
+from ilb.environments import Synthetic
 from ilb_paper.catalogue.fit_rows import main_rows
 from ilb_paper.claims import Claim, Comparison, better_score, compare_fits, high_score, no_worse_than
 from ilb_paper.experiment import ScoreTable
 from ilb_paper.learners import MEAN_CONTEXTS, PAPER, REGRESSION, REGRESSION_SORTED, TRUE_ENCODER, VAE
 from ilb_paper.results import Results, common_worlds
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-TWO, FOUR = Synthetic(), Synthetic(layers=4)
+TWO, FOUR = (SyntheticSetting(Synthetic(layers=layers)) for layers in (2, 4))
 LEAST_MCC = 0.85
 
 
@@ -25,7 +26,7 @@ def _beats_no_network(results: Results) -> list[Comparison]:
     ]
 
 
-def _high_mcc(results: Results, learner: str, setting: Synthetic) -> Comparison:
+def _high_mcc(results: Results, learner: str, setting: SyntheticSetting) -> Comparison:
     says = f"MCC of {learner} at L = {setting.layers} minus {LEAST_MCC}"
     return high_score(results, "mcc", setting, learner, LEAST_MCC, says)
 

@@ -1,15 +1,17 @@
 """table:fit_results: all fits, synthetic and ADCB, L = 2 and 4, T_o = 100, 200, 300."""
 
+from dataclasses import replace
 from itertools import permutations
 
+from ilb.environments import Adcb, Plan
 from ilb_paper.catalogue.fit_rows import adcb_rows, synthetic_rows
 from ilb_paper.claims import Claim, better_score, no_worse_than
 from ilb_paper.experiment import ScoreTable
 from ilb_paper.learners import PAPER, REGRESSION, VAE
-from ilb_paper.settings import Adcb
+from ilb_paper.settings import AdcbSetting
 
-RELEASED = Adcb(rewards="released")
-NOISY, AGELESS = (Adcb(latent_noise_std=0.1, rewards="released", context=c) for c in ("nine", "without_age"))
+RELEASED = AdcbSetting(Adcb(rewards="released"))
+NOISY, AGELESS = (AdcbSetting(Adcb(0.1, "released", context)) for context in ("nine", "without_age"))
 
 SYNTHETIC = ScoreTable(
     label="table:fit_results",
@@ -35,11 +37,11 @@ ADCB = ScoreTable(
                         "reward_r2",
                         (setting, one),
                         (setting, other),
-                        f"R² of {one} minus {other}, T_o = {setting.length}",
+                        f"R² of {one} minus {other}, T_o = {setting.plan.length}",
                     ),
                     0.05,
                 )
-                for setting in (Adcb(rewards="released", length=length) for length in (100, 200, 300))
+                for setting in (replace(RELEASED, plan=Plan(length=length)) for length in (100, 200, 300))
                 for one, other in permutations((PAPER, VAE, REGRESSION), 2)
             ],
         ),

@@ -4,26 +4,27 @@ from itertools import product
 
 import numpy as np
 
+from ilb.environments import Plan
 from ilb.estimates import Estimate
 from ilb_paper.claims import Claim, Comparison, compare_fits
 from ilb_paper.experiment import Drawing, Exhibit
 from ilb_paper.learners import OURS, PAPER, PAPER_WIDE, TRUE_ENCODER
 from ilb_paper.plots import plot_sweeps
 from ilb_paper.results import Results, common_worlds
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 
-STANDARD = Synthetic()
+STANDARD = SyntheticSetting()
 LEARNERS = (PAPER, PAPER_WIDE, OURS, TRUE_ENCODER)
 INSTANCES, LENGTHS, EFFORTS = (10, 25, 50, 100), (10, 25, 50, 200), (0.03, 0.1, 0.3, 1.0)
-SWEEPS: dict[str, dict[float, tuple[Synthetic, float]]] = {
-    "instances I": {float(count): (Synthetic(instances=count), 1.0) for count in INSTANCES},
-    "rows of each instance T_o": {float(length): (Synthetic(length=length), 1.0) for length in LENGTHS},
+SWEEPS: dict[str, dict[float, tuple[SyntheticSetting, float]]] = {
+    "instances I": {float(n): (SyntheticSetting(plan=Plan(instances=n)), 1.0) for n in INSTANCES},
+    "rows of each instance T_o": {float(n): (SyntheticSetting(plan=Plan(length=n)), 1.0) for n in LENGTHS},
     "share of training steps": {effort: (STANDARD, effort) for effort in EFFORTS},
 }
 """What there is to learn from, by the setting and the share of training."""
 
 
-def _affine(results: Results, learner: str, setting: Synthetic = STANDARD, effort: float = 1.0) -> np.ndarray:
+def _affine(results: Results, learner: str, setting: SyntheticSetting = STANDARD, effort: float = 1.0) -> np.ndarray:
     return results.scores(setting, learner, "affine_r2", effort)
 
 

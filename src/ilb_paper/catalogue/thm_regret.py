@@ -6,7 +6,7 @@ from ilb_paper.claims import Claim, Comparison, nothing_to_compare
 from ilb_paper.experiment import Drawing, Exhibit, Table
 from ilb_paper.plots import plot_bounds
 from ilb_paper.results import Results
-from ilb_paper.settings import Synthetic
+from ilb_paper.settings import SyntheticSetting
 from ilb_paper.simulation_tasks import BoundTask
 
 ERRORS = (0.0, 0.02, 0.2)
@@ -15,7 +15,7 @@ SAYS = {0.0: "exact model", 0.02: "model off by 0.02", 0.2: "model off by 0.2"}
 
 def _task(results: Results, error: float) -> BoundTask:
     size = results.size
-    return BoundTask(Synthetic(), error, max(3, size.instances), max(4, round(20 * size.effort)), size.horizon())
+    return BoundTask(SyntheticSetting(), error, max(3, size.instances), max(4, round(20 * size.effort)), size.horizon())
 
 
 def _draw(results: Results) -> Exhibit:
