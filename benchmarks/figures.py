@@ -6,7 +6,6 @@ alone, in one process that has compiled nothing before.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,10 @@ import typer
 from rich.console import Console
 
 from benchmarks.measuring import Target, table_of_targets
-from ilb_paper.runner import ONE_THREAD
-
-os.environ["XLA_FLAGS"] = ONE_THREAD  # as in the workers of `ilb reproduce`; before JAX starts
-
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.experiment import RegretFigure
 from ilb_paper.results import Results, Size
+from ilb_paper.runner import compute_on_one_thread
 from ilb_paper.store import Store
 
 FIGURES = {label: figure for label, figure in EXPERIMENTS.items() if isinstance(figure, RegretFigure)}
@@ -33,6 +29,7 @@ def main(
     store: Annotated[Path, typer.Argument(help="Directory of a reproduction at full size.")],
 ) -> None:
     """Measure, and say whether the target was reached."""
+    compute_on_one_thread()  # as in the workers of `ilb reproduce`
     if label not in FIGURES:
         raise typer.BadParameter(f"no regret figure has the label {label!r}; there are {', '.join(FIGURES)}.")
     figure, results = FIGURES[label], Results(Store(store), Size())

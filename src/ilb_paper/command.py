@@ -25,7 +25,7 @@ from ilb_paper.claims import FEWEST_WORLDS
 from ilb_paper.experiment import AbstractExperiment
 from ilb_paper.report import Judged, cpu_seconds, summarise, write_report
 from ilb_paper.results import Results, Size
-from ilb_paper.runner import Monitor, plan, require_backend, run
+from ilb_paper.runner import Monitor, compute_on_one_thread, plan, require_backend, run
 from ilb_paper.store import Store
 from ilb_paper.tasks import AbstractTask, Outcome
 
@@ -175,6 +175,7 @@ def reproduce(
     labels: Sequence[str], *, scale: float, jobs: int | None, backend: str, cluster: str | None, out: Path
 ) -> int:
     """Run, report, and give the exit code: 1 if a task failed. Ctrl-C and SIGTERM leave no worker behind."""
+    compute_on_one_thread()
     require_backend(backend, cluster)
     experiments = choose(labels)
     found = Results(Store(out), Size(scale))

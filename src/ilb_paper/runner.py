@@ -133,12 +133,17 @@ def require_backend(backend: str, cluster: str | None) -> None:
         raise IlbError("--backend ray needs Ray: pip install 'ray[default]'.")
 
 
+def compute_on_one_thread() -> None:
+    """Let results not depend on how many threads a process has; to be called before JAX computes anything."""
+    if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+
+
 @contextmanager
 def _workers(backend: str, jobs: int, cluster: str | None, compiled: Path) -> Iterator[None]:
     """Start workers, or join those of a cluster; each computes on one thread, so that their number changes nothing."""
     require_backend(backend, cluster)
-    if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+    compute_on_one_thread()
     if backend == "loky":
         # Workers that have grown are replaced. That takes nothing with it, for compiled programs are kept in files
         # which all workers share; the warning would only worry.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
@@ -150,9 +149,6 @@ def reproduce(
     ] = False,
 ) -> None:
     """Reproduce tables and figures of the paper, and test its claims; run it again to go on after a stop."""
-    # Before JAX starts: results must not depend on how many threads a process has.
-    one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}".strip()
     require_directory(out)
     with telling_of_stops():
         from ilb_paper import command as work
