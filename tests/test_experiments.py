@@ -419,7 +419,9 @@ def lengths_of(described):
 
 
 @pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in (MEAN_CONTEXTS, TRUE_ENCODER)])
-@pytest.mark.parametrize("setting", [Synthetic(reward="leaky"), Synthetic(layers=4), Adcb()])
+@pytest.mark.parametrize(
+    "setting", [SyntheticSetting(Synthetic(reward="leaky")), SyntheticSetting(Synthetic(layers=4)), AdcbSetting()]
+)
 def test_every_training_of_a_learner_takes_the_share_of_its_steps_that_it_is_given(learner, setting):
     whole, tenth = (
         [n for recipe in LEARNERS[learner].recipes(setting, effort) for n in lengths_of(describe_recipe(recipe))]
