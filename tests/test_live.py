@@ -21,6 +21,7 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
+from ilb.online.arms import mab, uniform
 from ilb.online.latent import calibrated, calibrated_ts, cpg
 from ilb.online.policy import PROPENSITY_POINTS
 from ilb.types import Step
@@ -294,12 +295,14 @@ def test_a_reward_is_not_booked_on_another_action_than_the_decision_names(clinic
 
 
 def test_threads_lose_nothing(clinic):
-    anna = LiveBandit.on(clinic, "CPG").start("anna")
+    bandit = LiveBandit.on(clinic, "CPG")
+    anna = bandit.start("anna")
     with ThreadPoolExecutor(4) as pool:
         for decision in pool.map(lambda _: anna.decide(VISIT), range(100)):
             anna.learn(decision, 1.0)
-    state = unpack(packing_of(anna.bandit.policy.init()), anna.state)
-    assert anna.seen == float(state.rounds) == float(state.rewards.pulls.sum()) == 100
+    stored = json.loads(anna.to_json())
+    state = unpack(packing_of(bandit.policy.init()), jnp.asarray(stored["state"]))
+    assert stored["seen"] == float(state.rounds) == float(state.rewards.pulls.sum()) == 100
 
 
 def test_what_is_not_a_context_or_a_name_is_refused(clinic):
@@ -348,6 +351,24 @@ def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic):
     for label in shares:
         seen = np.mean([decision.action == label for decision in decisions])
         assert seen == pytest.approx(shares[label], abs=5 * np.sqrt(0.25 / 500 + 0.25 / PROPENSITY_POINTS))
+
+
+def test_what_a_user_sees_is_what_the_guide_offers(clinic):
+    bandit = LiveBandit.on(clinic)
+    shown = {name for name in dir(bandit) if not name.startswith("_")}
+    assert shown == {"decide_many", "on", "policy", "restore", "schema", "seed", "start"}
+    shown = {name for name in dir(bandit.start("anna")) if not name.startswith("_")}
+    assert shown == {"decide", "forget", "label", "learn", "observe", "pending", "to_json"}
+
+
+def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(clinic):
+    for name, other in (("MAB", mab(3, clinic.noise.reward_variance)), ("CPG", cpg(clinic)), ("Uniform", uniform(3))):
+        named, built = (one.start("anna") for one in (LiveBandit.on(clinic, name), LiveBandit(other, clinic.schema)))
+        assert named.decide(VISIT) == built.decide(VISIT)
+    with pytest.raises(DecisionError, match=r"the policy 'mTS \(rewards\)' needs logs. Give them to `prepare_ingred"):
+        LiveBandit.on(clinic, "mTS (rewards)")
+    with pytest.raises(DecisionError, match="the policy 'Regression' needs a trained network"):
+        LiveBandit.on(clinic, "Regression")
 
 
 def test_packing_keeps_every_number_and_type():

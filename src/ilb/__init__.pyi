@@ -23,8 +23,8 @@ from .errors import SchemaError as SchemaError
 from .errors import WorldError as WorldError
 from .history import History as History
 from .live.bandit import LiveBandit as LiveBandit
-from .live.bandit import LiveInstance as LiveInstance
 from .live.decision import Decision as Decision
+from .live.instance import LiveInstance as LiveInstance
 from .logs import Logs as Logs
 from .logs import Schema as Schema
 from .models.latent import LatentModel as LatentModel

@@ -1,10 +1,14 @@
-"""The compiled calls behind live decisions, and the randomness that they are given."""
+"""A policy bound to labels: the compiled calls behind live decisions, and what they are given.
+
+Policy and state travel as one vector each, because dispatching costs microseconds for every array.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable
+import operator
+from collections.abc import Callable, Collection, Hashable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,10 +18,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt32
 
+from ilb.errors import DecisionError, LogsWarning
 from ilb.logs import Schema
 from ilb.logs.labels import encode_label
+from ilb.logs.messages import warn
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy, probability_best
 from ilb.types import Step
+
+FAR = 10.0
+"""Standard deviations from the mean of the logs beyond which a value is taken for a slip."""
 
 
 class Packing(NamedTuple):
@@ -26,11 +35,6 @@ class Packing(NamedTuple):
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
     types: tuple[Any, ...]
-
-    @property
-    def size(self) -> int:
-        """The length of the vector."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
 
 
 def packing_of(tree: PyTree) -> Packing:
@@ -66,12 +70,6 @@ def unpack(packing: Packing, vector: Float[Array, " size"]) -> PyTree:
 
 
 Vector = Float[Array, " size"]
-
-
-def fingerprint(schema: Schema, state: Packing, policy: Vector) -> str:
-    """Tell bandits apart whose saved states must not be mixed: by columns, labels, layout and all numbers."""
-    layout = json.dumps([schema.to_json(), state.shapes], sort_keys=True)
-    return hashlib.sha256(layout.encode() + np.asarray(policy).tobytes()).hexdigest()[:16]
 
 
 def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
@@ -130,3 +128,49 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
         return pack(policy.learn(unpack(state_packing, state_vector), step))
 
     return Programs(jax.jit(decide), jax.jit(jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))), jax.jit(learn))
+
+
+class BoundPolicy:
+    """A policy and the labels of a schema, with all that one compiled call needs besides the state of an instance.
+
+    `fingerprint` tells apart what must not be mixed, as sums of encodings mean nothing to another fit: it is made of
+    columns, labels, the layout of a state, and all numbers of the policy.
+    """
+
+    def __init__(self, policy: AbstractPolicy, schema: Schema, seed: int) -> None:
+        start = policy.init()
+        self.policy = policy
+        self.schema = schema
+        self.seed = operator.index(seed)
+        self.start = pack(start)
+        self.vector = pack(policy)
+        self.programs = compile_programs(packing_of(policy), packing_of(start))
+        layout = json.dumps([schema.to_json(), packing_of(start).shapes], sort_keys=True)
+        self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]
+        self._everything = np.ones(len(schema.actions), dtype=bool)
+        self._scaled = any(getattr(column, "mean", 0) != 0 for column in schema.context)
+
+    def mask(
+        self, allowed: Collection[Hashable] | None, forbidden: Collection[Hashable] | None
+    ) -> Bool[np.ndarray, " K"]:
+        """Turn labels of allowed or forbidden actions into a mask."""
+        if allowed is None and not forbidden:
+            return self._everything
+        # A lone label is meant as one, not as its letters.
+        allowed, forbidden = ([labels] if isinstance(labels, str) else labels for labels in (allowed, forbidden))
+        mask = np.zeros_like(self._everything) if allowed is not None else self._everything.copy()
+        mask[[self.schema.action_index(label) for label in allowed or ()]] = True
+        mask[[self.schema.action_index(label) for label in forbidden or ()]] = False
+        if not mask.any():
+            raise DecisionError(f"no action is left: {len(mask)} are known, and all of them are ruled out.")
+        return mask
+
+    def warn_if_far(self, row: Float[np.ndarray, " d"]) -> None:
+        """Warn of values that are nowhere near those the model was fitted on: mostly a slip of the keyboard."""
+        if np.abs(row).max() > FAR and self._scaled:
+            worst = int(np.abs(row).argmax())
+            warn(
+                f"column {self.schema.names[worst]!r} is {abs(row[worst]):.0f} standard deviations from its mean in "
+                "the logs, where the encoder knows nothing. Check it; if it is wrong, restore an earlier saved state.",
+                LogsWarning,
+            )

@@ -1,37 +1,52 @@
-"""A live instance as JSON: a few dozen numbers, and the decisions that wait for their rewards."""
+"""What is known of a live instance, and as JSON: a few dozen numbers, and decisions that wait for their rewards."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from ilb.errors import DecisionError
+from ilb.live.programs import BoundPolicy, Vector
 from ilb.logs.labels import decode_label, encode_label
-
-if TYPE_CHECKING:
-    from ilb.live.bandit import LiveBandit, LiveInstance
 
 FORMAT = "ilb-live-instance"
 FORMAT_VERSION = 1
 
 
-def write_instance(instance: LiveInstance) -> str:
+class Pending(NamedTuple):
+    """A decision whose reward has not come yet: all that learning from it needs."""
+
+    context: Float[np.ndarray, " d"]
+    action: int
+
+
+class Memory(NamedTuple):
+    """All that is known of an instance; `seen` counts its contexts, and numbers the decisions that are `pending`."""
+
+    label: Hashable
+    state: Vector
+    seen: int
+    pending: dict[int, Pending]
+
+
+def write_memory(bound: BoundPolicy, memory: Memory) -> str:
     """Write all that is known of an instance; float32 numbers are written so that they are read back exactly."""
-    bandit = instance.bandit
     return json.dumps(
         {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "bandit": bandit.fingerprint,
-            "seed": bandit.seed,
-            "instance": encode_label(instance.label),
-            "seen": instance.seen,
-            "state": _numbers(np.asarray(instance.state)),
+            "bandit": bound.fingerprint,
+            "seed": bound.seed,
+            "instance": encode_label(memory.label),
+            "seen": memory.seen,
+            "state": _numbers(np.asarray(memory.state)),
             "pending": {
-                str(number): [waiting.action, _numbers(waiting.context)] for number, waiting in instance.pending.items()
+                str(number): [waiting.action, _numbers(waiting.context)] for number, waiting in memory.pending.items()
             },
         },
         separators=(",", ":"),
@@ -39,10 +54,8 @@ def write_instance(instance: LiveInstance) -> str:
     )
 
 
-def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
+def read_memory(bound: BoundPolicy, text: str) -> Memory:
     """Read an instance that was saved with the same policy, seed and schema."""
-    from ilb.live.bandit import LiveInstance, Pending
-
     try:
         stored: dict[str, Any] = json.loads(text)
         kind, version = stored["format"], stored["format_version"]
@@ -53,7 +66,7 @@ def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
             f"this is {kind!r} of version {version}; expected {FORMAT!r} of version {FORMAT_VERSION} or older. "
             "Upgrade identifiable-latent-bandits, or look for the right file."
         )
-    for name, here in (("bandit", bandit.fingerprint), ("seed", bandit.seed)):
+    for name, here in (("bandit", bound.fingerprint), ("seed", bound.seed)):
         if stored.get(name) != here:
             raise DecisionError(
                 f"the instance was saved with {name} {stored.get(name)!r}; this one has {here!r}. Another model, "
@@ -68,17 +81,17 @@ def read_instance(bandit: LiveBandit, text: str) -> LiveInstance:
         label, seen = decode_label(stored["instance"]), int(stored["seen"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecisionError(f"the saved instance is damaged: {error}.") from error
-    whole = state.shape == bandit.nothing_known.shape and np.all(np.isfinite(state)) and seen >= 0
+    whole = state.shape == bound.start.shape and np.all(np.isfinite(state)) and seen >= 0
     fitting = all(
         0 <= number < seen
-        and 0 <= waiting.action < len(bandit.schema.actions)
-        and waiting.context.shape == (bandit.schema.width,)
+        and 0 <= waiting.action < len(bound.schema.actions)
+        and waiting.context.shape == (bound.schema.width,)
         and np.all(np.isfinite(waiting.context))
         for number, waiting in pending.items()
     )
     if not (whole and fitting):
         raise DecisionError("the saved instance is damaged: its numbers do not fit this policy and schema.")
-    return LiveInstance(bandit, label, jnp.asarray(state), seen, pending)
+    return Memory(label, jnp.asarray(state), seen, pending)
 
 
 def _numbers(values: np.ndarray) -> list[float]:

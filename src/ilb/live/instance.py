@@ -1,0 +1,164 @@
+"""LiveInstance: contexts come in, decisions go out, rewards come in, late and in any order if need be."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, UInt32
+
+from ilb.errors import DecisionError
+from ilb.live.decision import Decision, explain
+from ilb.live.programs import BoundPolicy, Vector, instance_stream
+from ilb.live.saved import Memory, Pending, write_memory
+from ilb.networks import padded_size
+
+BATCH = 256
+"""Instances that one compiled call takes: the points of all their beliefs are in memory at once."""
+
+LARGEST_REWARD = 1e15
+"""Rewards are summed and squared in float32; nothing measured in sensible units comes near this."""
+
+
+class LiveInstance:
+    """One instance, safe to share between threads; `LiveBandit.start` and `LiveBandit.restore` make it."""
+
+    def __init__(self, bound: BoundPolicy, memory: Memory) -> None:
+        self.label = memory.label
+        self._bound = bound
+        self._state = memory.state
+        self._seen = memory.seen
+        self._pending = dict(memory.pending)
+        self._lock = threading.RLock()
+        self._stream = instance_stream(bound.seed, memory.label)
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The numbers of the decisions whose rewards have not come."""
+        return tuple(self._pending)
+
+    def decide(
+        self,
+        context: Mapping[str, Any],
+        *,
+        allowed: Collection[Hashable] | None = None,
+        forbidden: Collection[Hashable] | None = None,
+    ) -> Decision:
+        """Take in a context and choose one of the allowed actions (by default, of all)."""
+        if not isinstance(context, Mapping):
+            raise DecisionError(f"a context is a mapping from columns to values; got {type(context).__name__!r}.")
+        bound = self._bound
+        row = bound.schema.encode(context)
+        bound.warn_if_far(row)
+        mask = bound.mask(allowed, forbidden)
+        with self._lock:
+            state, numbers = bound.programs.decide(bound.vector, self._state, self._randomness(), row, mask)
+            return self._book(state, np.asarray(numbers), row, mask)
+
+    def observe(self, context: Mapping[str, Any]) -> None:
+        """Take in a context without deciding anything: a visit at which no choice was open."""
+        with self._lock:
+            self.forget(self.decide(context))
+
+    def forget(self, decision: Decision | int) -> None:
+        """Stop waiting for the reward of a decision: it was not carried out, or its outcome will never be known."""
+        with self._lock:
+            number, _ = self._waiting(decision)
+            del self._pending[number]
+
+    def learn(self, decision: Decision | int, reward: float, *, action: Hashable | None = None) -> None:
+        """Take in the reward of a decision, given as itself or by its number.
+
+        `action` is what was really done, where that was something other than the decision.
+        """
+        try:
+            value = float(reward)
+        except (TypeError, ValueError) as error:
+            raise DecisionError(f"a reward must be a number; got {reward!r}.") from error
+        if not abs(value) <= LARGEST_REWARD:
+            raise DecisionError(f"a reward must be a number between ±{LARGEST_REWARD:g}; got {reward!r}.")
+        bound = self._bound
+        with self._lock:
+            number, waiting = self._waiting(decision)
+            done = waiting.action if action is None else bound.schema.action_index(action)
+            outcome = np.array([done, value, number], dtype=np.float32)
+            self._state = bound.programs.learn(bound.vector, self._state, waiting.context, outcome)
+            del self._pending[number]
+
+    def to_json(self) -> str:
+        """Save everything that is known of this instance; `LiveBandit.restore` reads it."""
+        with self._lock:
+            return write_memory(self._bound, Memory(self.label, self._state, self._seen, self._pending))
+
+    def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
+        """Find an open decision, by itself or by its number, and make sure that it is the one that is meant."""
+        if isinstance(decision, Decision):
+            if decision.instance != self.label:
+                raise DecisionError(f"this decision is for {decision.instance!r}; this instance is {self.label!r}.")
+            number = decision.number
+        else:
+            try:
+                number = operator.index(decision)
+            except TypeError as error:
+                raise DecisionError(f"give a decision or its number; got {decision!r}.") from error
+        waiting = self._pending.get(number)
+        if waiting is None:
+            known = "it already has its reward, or none was due" if 0 <= number < self._seen else "it was never made"
+            raise DecisionError(
+                f"decision {number} of {self.label!r} waits for no reward: {known}. "
+                f"Waiting are {sorted(self._pending)[:10] or 'none'}."
+            )
+        action = self._bound.schema.actions[waiting.action]
+        if isinstance(decision, Decision) and decision.action != action:
+            raise DecisionError(
+                f"decision {number} of {self.label!r} was for {action!r} here; this one is for {decision.action!r}. "
+                "It was made by another bandit, or before an older state was restored."
+            )
+        return number, waiting
+
+    def _randomness(self) -> UInt32[np.ndarray, "3"]:
+        """Give what the next decision's draws are made from: seed, instance and number."""
+        return np.array([*self._stream, self._seen], dtype=np.uint32)
+
+    def _book(
+        self, state: Vector, numbers: Float[np.ndarray, " 1+4K"], row: np.ndarray, mask: Bool[np.ndarray, " K"]
+    ) -> Decision:
+        """Keep the state that a compiled decision left, and put its numbers into words."""
+        number, action, actions = self._seen, int(numbers[0]), self._bound.schema.actions
+        self._state = state
+        self._pending[number] = Pending(row, action)
+        self._seen += 1
+        return explain(actions, self.label, number, action, numbers[1:].reshape(4, -1), mask)
+
+
+def decide_together(
+    bound: BoundPolicy,
+    instances: Sequence[LiveInstance],
+    rows: Float[np.ndarray, "rows d"],
+    mask: Bool[np.ndarray, " K"],
+) -> list[Decision]:
+    """Decide for different instances of one bandit in few compiled calls."""
+    if any(instance._bound is not bound for instance in instances):
+        raise DecisionError("an instance belongs to another bandit; decide with the one that started it.")
+    decisions: list[Decision] = []
+    with ExitStack() as held:
+        for instance in sorted(instances, key=id):
+            held.enter_context(instance._lock)
+        for first in range(0, len(rows), BATCH):
+            some, contexts = instances[first : first + BATCH], rows[first : first + BATCH]
+            padded = [*range(len(some)), *([0] * (padded_size(len(some)) - len(some)))]
+            states, numbers = bound.programs.decide_many(
+                bound.vector,
+                jnp.stack([some[i]._state for i in padded]),
+                np.stack([some[i]._randomness() for i in padded]),
+                contexts[padded],
+                np.broadcast_to(mask, (len(padded), len(mask))),
+            )
+            decided = zip(some, states, np.asarray(numbers), contexts, strict=False)
+            decisions += [instance._book(state, outlook, row, mask) for instance, state, outlook, row in decided]
+    return decisions
