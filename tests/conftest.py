@@ -13,15 +13,16 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jax.random as jr
-import numpy as np
 import pytest
+
+pytest.register_assert_rewrite("policy_conformance")
 
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.fit import complete_model
 from ilb.offline.regression import RegressionRecipe, fit_regression
 from ilb.offline.training import CosineAdam, Schedule
-from ilb.online.roster import ROSTER, build_policies
+from ilb.online.roster import build_policies
 
 
 @pytest.fixture(scope="session")
@@ -55,14 +56,3 @@ def ingredients(small_model, small_logs, small_network):
 @pytest.fixture(scope="session")
 def roster(ingredients):
     return build_policies(ingredients)
-
-
-@pytest.fixture(params=list(ROSTER))
-def policy(request, roster):
-    """Every policy, one after the other."""
-    return roster[request.param]
-
-
-@pytest.fixture(scope="session")
-def everything():
-    return np.ones(5, dtype=bool)
