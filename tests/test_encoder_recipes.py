@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from ilb import FitError, LatentModel, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
@@ -20,7 +22,7 @@ from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
-from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule
+from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule, fit_keys
 
 TIED = TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200))
 # Smaller versions of the recipes that take long; others are tested as they are.
@@ -162,3 +164,24 @@ def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier():
     squares = sum(np.sum(np.asarray(w) ** 2) for w in (network.hidden[0].matrix, network.output.matrix, head.weights))
     expected = -np.log(probability[np.arange(64), instance[drawn]]).mean() + 0.005 * squares
     assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_papers_second_stage_starts_from_the_head_of_the_first(recording):
+    """At rate zero the second stage only scores what it was given: the drawn network and a head trained for it.
+
+    The best that any head can do is a logistic regression on the encodings; the first stage falls little short of it.
+    """
+    logs = recording.logs
+    still = PaperRecipe(
+        penalty=0.0,
+        batch=2048,
+        head_training=Schedule(1500, CosineAdam(0.3), score_every=500),
+        training=Schedule(20, MomentumSGD(0.0, 0.0), score_every=20),
+    )
+    trained = still.train(fit_keys([0]), [logs], 2)[0]
+    encodings = encode_contexts(trained.encoder, logs.context)
+    best = LogisticRegression(C=1e6, max_iter=2000).fit(encodings, logs.instance)
+    reached = log_loss(logs.instance, best.predict_proba(encodings))
+    loss, unknowing = trained.curve.training[0], np.log(logs.instances)
+    assert unknowing - reached > 0.3  # there is something to be learned
+    assert loss - reached < 0.2 * (unknowing - reached)

@@ -272,6 +272,20 @@ def test_leftover_variance_is_the_planted_one(effect_variance):
     assert abs(fitted.leftover_variance - effect_variance) < 4 * np.sqrt(np.sum(weight**2 * 2 * spread**2))
 
 
+def test_leftover_variance_makes_up_for_the_coefficients_that_were_fitted():
+    """With 12 instances and 4 coefficients for each action a third of every residual's square is fitted away."""
+    rng = np.random.default_rng(17)
+    found, effect_variance, rows = [], 1.0, 5
+    action = np.tile(np.repeat(np.arange(3), rows), (12, 1))
+    for _ in range(300):
+        case = draw_case(rng, instances=12, dim=3)
+        cells = cells_of(action, play(rng, case, action, effect_std=np.sqrt(effect_variance)), 3)
+        found.append(fit_linear_reward(case.z, cells, range(3)).leftover_variance)
+    # 36 cells less 12 coefficients: the deviation of one estimate is about 0.3, so that it is hardly ever clipped at 0.
+    bound = 4 * (effect_variance + 0.25 / rows) * np.sqrt(2 / 24) / np.sqrt(300)
+    assert abs(np.mean(found) - effect_variance) < bound < 0.1
+
+
 def test_leftover_variance_of_a_world_without_effects_is_small_on_average():
     rng = np.random.default_rng(11)
     found = []

@@ -102,6 +102,33 @@ def test_the_bound_is_tight_at_the_exact_posterior_and_only_there():
         assert value > surprise + 4 * error
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 4.0])
+def test_beta_weighs_the_divergence_from_the_prior(beta):
+    """All rows are alike, so the divergence of a batch is that of the one context, and the draws of z are the same."""
+    context = np.array([1.0, -2.0, 0.5, 3.0])
+    rows = ContextRows(jnp.tile(jnp.asarray(context, jnp.float32), (8, 1)), jnp.asarray(8))
+    params = VAEParams(exact_posterior(LOADINGS), linear_map(LOADINGS, np.zeros(4)))
+    weighed, bare = (
+        float(NegativeELBO(64, weight, GaussianLikelihood(STD))(params, rows, jr.key(0))) for weight in (beta, 0.0)
+    )
+    precision = np.sum(LOADINGS**2, axis=1) / STD**2 + 1
+    mean = LOADINGS @ context / STD**2 / precision
+    divergence = 0.5 * np.sum(mean**2 + 1 / precision - 1 + np.log(precision))
+    assert weighed - bare == pytest.approx(beta * divergence, rel=1e-4, abs=1e-4)
+
+
+def test_a_recipe_with_a_large_beta_leaves_the_latent_state_unused(logs):
+    """beta reaches the loss: with a prior that outweighs the contexts, all encodings stay at its mean."""
+    used, unused = (
+        encode_contexts(fit(logs, latent_dim=3, recipe=VAERecipe(beta=beta, epochs=4)).encoder, logs.context).std(
+            axis=0
+        )
+        for beta in (1.0, 1e4)
+    )
+    assert np.all(used > 0.5)
+    assert np.all(unused < 0.1)
+
+
 def test_a_linear_autoencoder_finds_the_principal_subspace():
     """Probabilistic PCA: encoder and decoder span it, and the loss is the likelihood of the closed form."""
     rows = linear_gaussian_rows(LOADINGS, 4096, seed=2)

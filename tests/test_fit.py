@@ -1,0 +1,138 @@
+"""From logs to a whole model: what `fit` writes down, and how many models are learned at once."""
+
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb import fit, fit_many
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.logs import Logs
+from ilb.networks import Affine
+from ilb.offline.choice import DimensionChoice
+from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.training import LossCurve
+from ilb.types import silent
+
+
+@dataclass(frozen=True)
+class FirstColumns:
+    """A recipe that learns nothing: the first columns of a context are its encoding. It remembers what it was asked."""
+
+    asked: list = field(default_factory=list, compare=False)
+
+    def train(self, keys, logs, latent_dim, report=silent):
+        self.asked.append((latent_dim, list(logs)))
+        encoder = Affine(jnp.eye(logs[0].width)[:, :latent_dim], jnp.zeros(latent_dim))
+        return [TrainedEncoder(encoder, LossCurve(*np.zeros((3, 1))), 0, interrupted=False) for _ in logs]
+
+
+# Noise levels
+
+
+INSTANCES, LENGTH, ACTIONS = 1500, 12, 3
+W = np.array([[2.0, 0.6], [0.6, 0.5]])  # of one encoding around z
+S = np.array([[0.7, -0.3], [-0.3, 1.5]])  # of z over instances
+MEAN = np.array([0.4, -1.1])
+THETA = np.array([[1.0, 0.5], [-0.7, 0.8], [0.3, -1.0]])
+REWARD_STD = np.array([0.4, 0.7, 1.1])
+EFFECT_STD = 0.6  # of what z leaves unexplained, by instance and action
+
+
+@pytest.fixture(scope="module")
+def noise():
+    """The noise levels of logs that follow the model to the letter, encoder known."""
+    rng = np.random.default_rng(0)
+    z = rng.multivariate_normal(MEAN, S, INSTANCES)
+    context = z[:, None, :] + rng.multivariate_normal(np.zeros(2), W, (INSTANCES, LENGTH))
+    action = rng.integers(ACTIONS, size=(INSTANCES, LENGTH))
+    expected = z @ THETA.T + EFFECT_STD * rng.normal(size=(INSTANCES, ACTIONS))
+    reward = np.take_along_axis(expected, action, axis=1) + REWARD_STD[action] * rng.normal(size=action.shape)
+    return fit(Logs.from_arrays(context, action, reward), latent_dim=2, recipe=FirstColumns()).noise
+
+
+def assert_covariance(found, truth, spread, freedom):
+    """Within four standard errors: an entry of a Gaussian sample covariance varies by (C_ii C_jj + C_ij²) / freedom."""
+    errors = np.sqrt((np.outer(np.diag(spread), np.diag(spread)) + spread**2) / freedom)
+    assert np.all(np.abs(np.asarray(found) - truth) < 4 * errors)
+    assert np.all(4 * errors < 0.25 * np.sqrt(np.outer(np.diag(truth), np.diag(truth))))  # bounds that say something
+
+
+def test_a_fit_knows_how_encodings_scatter_within_instances(noise):
+    assert_covariance(noise.encoding_covariance, W, W, INSTANCES * (LENGTH - 1))
+
+
+def test_a_fit_knows_the_population_of_latent_states(noise):
+    of_means = S + W / LENGTH  # the covariance of mean encodings, of which W / T is taken off
+    assert_covariance(noise.population_covariance, S, of_means, INSTANCES - 1)
+    errors = np.sqrt(np.diag(of_means) / INSTANCES)
+    assert np.all(np.abs(np.asarray(noise.population_mean) - MEAN) < 4 * errors)
+
+
+def test_a_fit_knows_the_noise_of_each_actions_rewards(noise):
+    # Of the 6000 rewards of an action, one in each cell (instance, action) is spent on the mean of its cell.
+    cells = 1 - (1 - 1 / ACTIONS) ** LENGTH
+    freedom = INSTANCES * (LENGTH / ACTIONS - cells)
+    errors = REWARD_STD**2 * np.sqrt(2 / freedom)
+    assert np.all(np.abs(np.asarray(noise.reward_variance) - REWARD_STD**2) < 4 * errors)
+
+
+def test_a_fit_knows_what_latent_states_leave_unexplained(noise):
+    # Mean encodings z + e shrink the slopes; what theta' z varies by given z + e, less the noise of the slopes' own
+    # reading of e, is left over as well. It differs by action, and the fit has one number for all.
+    blur = W / LENGTH
+    slopes = THETA @ np.linalg.solve(S + blur, S).T
+    missed = np.einsum("ai,ij,aj->a", THETA, S - S @ np.linalg.solve(S + blur, S), THETA)
+    missed -= np.einsum("ai,ij,aj->a", slopes, blur, slopes)
+    leftover = EFFECT_STD**2 + missed
+    # Of the mean reward of a cell around the model; the cells of an instance share e, so instances are counted.
+    spread = leftover + REWARD_STD**2 / 3 + np.einsum("ai,ij,aj->a", slopes, blur, slopes)
+    error = spread.max() * np.sqrt(2 / INSTANCES)
+    assert leftover.min() - 4 * error < float(noise.leftover_variance) < leftover.max() + 4 * error
+    assert 4 * error < 0.4 * EFFECT_STD**2
+
+
+# Many at once
+
+
+def choice_of(dim):
+    return DimensionChoice((1, 2, 3), np.zeros(3), np.zeros(3), dim)
+
+
+def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(monkeypatch):
+    world = draw_world(jr.key(0), latent_dim=3, actions=2)
+    tables = [record(jr.key(seed), world, UniformLogging(2), 30, 10).logs for seed in range(4)]
+    seeds, dims = [5, 6, 7, 8], [2, 1, 2, 3]
+    chosen = {(id(table), seed): dim for table, seed, dim in zip(tables, seeds, dims, strict=True)}
+    monkeypatch.setattr(
+        "ilb.offline.fit.choose_latent_dim", lambda logs, *, seed, report: choice_of(chosen[id(logs), seed])
+    )
+    recipe = FirstColumns()
+    models = fit_many(tables, recipe=recipe, seeds=seeds)
+    assert [(dim, list(map(id, logs))) for dim, logs in recipe.asked] == [
+        (2, [id(tables[0]), id(tables[2])]),
+        (1, [id(tables[1])]),
+        (3, [id(tables[3])]),
+    ]
+    assert [len(model.noise.population_mean) for model in models] == dims
+    for model, table, seed, dim in zip(models, tables, seeds, dims, strict=True):
+        alone = fit(table, latent_dim=dim, recipe=FirstColumns(), seed=seed)
+        np.testing.assert_array_equal(model.reward.theta, alone.reward.theta)
+        assert model.provenance.seed == seed
+        assert model.provenance.recipe["latent_dim"] == dim
+        assert model.provenance.notes[0].startswith(f"latent dimension {dim} chosen")
+
+
+def test_without_a_dimension_each_table_is_asked_for_its_own():
+    """One table varies in a line, the other in the plane: no choice made on either is right for both."""
+    rng = np.random.default_rng(0)
+    shape, noise = (60, 20), rng.normal(size=(60, 20, 2))
+    nothing = np.zeros(shape)
+    line, plane = (
+        Logs.from_arrays(spread * rng.normal(size=(60, 1, 2)) + noise, rng.integers(2, size=shape), nothing)
+        for spread in ([3.0, 0.0], [3.0, 3.0])
+    )
+    models = fit_many([line, plane], recipe=FirstColumns(), seeds=[0, 0])
+    assert [model.provenance.recipe["latent_dim"] for model in models] == [1, 2]
