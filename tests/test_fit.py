@@ -1,19 +1,21 @@
 """From logs to a whole model: what `fit` writes down, and how many models are learned at once."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from ilb import fit, fit_many
+from ilb import choose_latent_dim, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.logs import Logs
 from ilb.networks import Affine
 from ilb.offline.choice import DimensionChoice
 from ilb.offline.encoders.recipe import TrainedEncoder
-from ilb.offline.training import LossCurve
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.training import CosineAdam, LossCurve, Schedule
 from ilb.types import silent
 
 
@@ -125,8 +127,10 @@ def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(mon
         assert model.provenance.notes[0].startswith(f"latent dimension {dim} chosen")
 
 
-def test_without_a_dimension_each_table_is_asked_for_its_own():
+def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch):
     """One table varies in a line, the other in the plane: no choice made on either is right for both."""
+    quick = TiedRecipe(layers=2, training=Schedule(150, CosineAdam(0.03), score_every=150))
+    monkeypatch.setattr("ilb.offline.fit.choose_latent_dim", partial(choose_latent_dim, recipe=quick))
     rng = np.random.default_rng(0)
     shape, noise = (60, 20), rng.normal(size=(60, 20, 2))
     nothing = np.zeros(shape)
