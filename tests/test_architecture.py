@@ -1,6 +1,8 @@
 """The arrows of docs/architecture.md, read from the imports."""
 
 import ast
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,13 @@ def test_relative_imports_are_not_used_so_that_nothing_escapes_the_reader():
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), path
+
+
+def test_every_module_has_its_place_in_the_tree_of_the_page_and_nothing_else_has():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page[page.index("```text\nsrc/ilb/") :].split("```")[1]
+    named = Counter(re.findall(r"\b(\w+\.py)\b", tree))
+    there = Counter(path.name for path in SOURCE.parent.rglob("*.py") if path.parent.name != "catalogue")
+    there["__init__.py"] = named["__init__.py"]  # those of the packages are named where they hold something
+    assert named - there == Counter()
+    assert there - named == Counter()
