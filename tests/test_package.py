@@ -29,6 +29,12 @@ def test_the_command_line_is_there_before_the_library():
     assert run(f"import sys, ilb.cli; print({heavy} & set(sys.modules))").strip() == "set()"
 
 
+def test_help_does_not_wait_for_jax():
+    asked = "import sys; sys.argv[1:] = ['--help']; from ilb.cli import main; main()"
+    told = f"import atexit, sys; atexit.register(lambda: print('jax' in sys.modules)); {asked}"
+    assert run(told).split()[-1] == "False"
+
+
 def test_names_are_loaded_when_they_are_asked_for():
     before, after = run("import sys, ilb; print('jax' in sys.modules); ilb.fit; print('jax' in sys.modules)").split()
     assert (before, after) == ("False", "True")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ilb.environments import AbstractEnvironment, Adcb, draw_world
+from ilb.environments import AbstractEnvironment, Adcb, draw_confounded_logging, draw_world
 from ilb.environments.perturbed import (
     ContextNoise,
     DroppedContexts,
@@ -20,6 +20,7 @@ from ilb.environments.perturbed import (
     perturb,
 )
 from ilb.environments.synthetic import NOISES
+from ilb.environments.wrappers import ScaledContexts
 from ilb.errors import WorldError
 
 DIM, COLUMNS, ACTIONS = 3, 4, 5
@@ -260,3 +261,16 @@ def test_columns_keep_their_names_and_dropped_ones_lose_them():
     assert kept.environment.column_names == ("tau", "ptau", "fdg", "av45")
     assert kept.column_names == ("av45", "tau")
     assert KeptColumns((0,)).apply(jr.key(0), WORLD).column_names is None
+
+
+def test_confounded_logging_goes_by_standard_units_whatever_wraps_the_world():
+    world = Adcb(context="biomarkers").draw()
+    scaled = ScaledContexts(world, jnp.asarray([100.0, 10.0, 1.0, 0.5]), jnp.asarray([300.0, 30.0, 0.2, 1.0]))
+    patient = world.sample_instance(jr.key(1))
+    plain, other = (
+        draw_confounded_logging(jr.key(2), one)(one.latent_state(patient), one.emit(jr.key(3), patient))
+        for one in (world, scaled)
+    )
+    np.testing.assert_allclose(other, plain, atol=1e-3)
+    kept = KeptColumns((3, 0)).apply(jr.key(0), world)
+    np.testing.assert_array_equal(kept.units.context_std, np.asarray(world.units.context_std)[[3, 0]])

@@ -114,10 +114,8 @@ def _words(generator: np.random.Generator) -> UInt[np.ndarray, " 2"]:
 
 
 def _spaces(environment: AbstractEnvironment) -> tuple[Any, Discrete]:
-    instance = jax.eval_shape(environment.sample_instance, jr.key(0))
-    context = jax.eval_shape(environment.emit, jr.key(0), instance)
-    means = jax.eval_shape(environment.mean_rewards, instance)
-    return Box(-np.inf, np.inf, context.shape, np.float32), Discrete(means.shape[0])
+    _, context_dim, actions = environment.sizes
+    return Box(-np.inf, np.inf, (context_dim,), np.float32), Discrete(actions)
 
 
 def _check_counts(**counts: int) -> None:
@@ -222,15 +220,7 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         self._rounds[mask] = 0
         return np.array(self._current[1], dtype=np.float32), {}
 
-    def step(
-        self, actions: Any
-    ) -> tuple[
-        Observation,
-        Float[np.ndarray, " envs"],
-        Bool[np.ndarray, " envs"],
-        Bool[np.ndarray, " envs"],
-        dict[str, Any],
-    ]:
+    def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
         """Take an action in every environment; those whose episode was over begin the next one."""
         if self._current is None:
             raise ResetNeeded("call reset() before the first step.")

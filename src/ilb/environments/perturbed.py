@@ -18,7 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance
+from ilb.environments.environment import AbstractEnvironment, Instance, Units
 from ilb.environments.synthetic import NOISES, SyntheticWorld
 from ilb.environments.wrappers import AbstractWrapper
 from ilb.errors import WorldError
@@ -161,7 +161,14 @@ class DroppedContexts(AbstractWrapper):
     @property
     def column_names(self) -> tuple[str, ...] | None:
         names = self.environment.column_names
-        return None if names is None else tuple(names[number] for number in np.asarray(self.kept))
+        return names and tuple(names[number] for number in np.asarray(self.kept))
+
+    @property
+    def units(self) -> Units | None:
+        units = self.environment.units
+        return units and units._replace(
+            context_mean=units.context_mean[self.kept], context_std=units.context_std[self.kept]
+        )
 
     def oracle(self) -> LatentModel:
         raise WorldError(

@@ -6,14 +6,17 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.environments.environment import AbstractEnvironment, Instance
+from ilb.environments.environment import AbstractEnvironment, Instance, Units
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.types import as_real
 
 
 class AbstractWrapper(AbstractEnvironment):
-    """Passes everything on to `environment`, keys included: instance i is instance i of the world inside."""
+    """Passes all that is drawn on to `environment`, keys included: instance i is instance i of the world inside.
+
+    Its table is a plain one, since its contexts need not be those that the world inside knows how to write.
+    """
 
     environment: eqx.AbstractVar[AbstractEnvironment]
 
@@ -42,6 +45,10 @@ class AbstractWrapper(AbstractEnvironment):
     def column_names(self) -> tuple[str, ...] | None:
         return self.environment.column_names
 
+    @property
+    def units(self) -> Units | None:
+        return self.environment.units
+
 
 class FixedInstance(AbstractWrapper):
     """The world inside, where `sample_instance` always gives `instance`; contexts and rewards stay random."""
@@ -63,6 +70,13 @@ class ScaledContexts(AbstractWrapper):
 
     def emit(self, key: PRNGKeyArray, instance: Instance) -> Float[Array, " d"]:
         return (self.environment.emit(key, instance) - self.low) / self.span
+
+    @property
+    def units(self) -> Units | None:
+        units = self.environment.units
+        return units and units._replace(
+            context_mean=(units.context_mean - self.low) / self.span, context_std=units.context_std / self.span
+        )
 
     def oracle(self) -> LatentModel:
         """Give the true model, which undoes the scaling first."""
