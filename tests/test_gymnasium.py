@@ -4,6 +4,7 @@ import importlib
 import sys
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -89,11 +90,11 @@ def test_an_episode_lasts_for_the_horizon_and_is_truncated_not_terminated():
 def test_contexts_and_rewards_come_from_one_instance_of_the_world():
     env = BanditEnv(CLEAR, HORIZON)
     context, _ = env.reset(seed=1)
-    z = CLEAR.mixing.inverse(context)
+    z = CLEAR.mixing.inverse(jnp.asarray(context))
     means = np.asarray(CLEAR.mean_rewards(z))
     for action in (0, 3, 1):
         context, reward, _, _, info = env.step(action)
-        np.testing.assert_allclose(CLEAR.mixing.inverse(context), z, atol=1e-4)
+        np.testing.assert_allclose(CLEAR.mixing.inverse(jnp.asarray(context)), z, atol=1e-4)
         np.testing.assert_allclose(reward, means[action], atol=1e-4)
         np.testing.assert_allclose(info["mean_reward"], means[action], atol=1e-4)
         np.testing.assert_allclose(info["regret"], means.max() - means[action], atol=1e-4)
@@ -110,13 +111,13 @@ class Ageing(AbstractWrapper):
 
 def test_a_state_that_moves_does_so_after_each_step_and_not_beyond_the_episode():
     env, still = BanditEnv(Ageing(CLEAR), 3), BanditEnv(CLEAR, 3)
-    first = CLEAR.mixing.inverse(env.reset(seed=1)[0])
+    first = CLEAR.mixing.inverse(jnp.asarray(env.reset(seed=1)[0]))
     for age in range(1, 4):
         before = np.asarray(CLEAR.mean_rewards(first + age - 1))
         context, reward, *_, info = env.step(2)
         assert reward == pytest.approx(before[2], abs=1e-4)
         assert info["regret"] == pytest.approx(before.max() - before[2], abs=1e-4)
-        np.testing.assert_allclose(CLEAR.mixing.inverse(context), first + age, atol=1e-4)
+        np.testing.assert_allclose(CLEAR.mixing.inverse(jnp.asarray(context)), first + age, atol=1e-4)
     still.reset(seed=1)
     np.testing.assert_array_equal(env.reset()[0], still.reset()[0])
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_logs_are_recorded_with_uniform_actions_in_streams_of_their_own():
 def test_the_true_model_knows_nothing_of_noise_or_of_a_shift():
     setting = SyntheticSetting(Synthetic(latent_dim=3, actions=4), SMALL)
     plain, perturbed = (one.oracle(1) for one in (setting, replace(setting, always=(NOISE,), playing=(MOVE,))))
-    context = np.array([0.3, -1.0, 2.0], np.float32)
+    context = jnp.asarray([0.3, -1.0, 2.0])
     np.testing.assert_array_equal(plain.encoder(context), perturbed.encoder(context))
     np.testing.assert_array_equal(plain.noise.encoding_covariance, perturbed.noise.encoding_covariance)
     with pytest.raises(WorldError, match="no oracle"):
