@@ -55,7 +55,6 @@ class Affine(eqx.Module):
     shift: Float[Array, " outputs"]
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        """Map one vector."""
         return x @ self.matrix + self.shift
 
     def then(self, after: Affine) -> Affine:
@@ -81,7 +80,6 @@ class MaxoutMLP(eqx.Module):
     output: Affine
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        """Map one vector."""
         for layer in self.hidden:
             first, second = jnp.split(layer(x), 2)
             x = jnp.maximum(first, second)
@@ -93,11 +91,16 @@ class MaxoutMLP(eqx.Module):
 
 
 def random_maxout_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int) -> MaxoutMLP:
-    """Draw a network with the given hidden widths."""
+    return MaxoutMLP(*_random_layers(key, inputs, hidden, outputs, pieces=2))
+
+
+def _random_layers(
+    key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int, pieces: int
+) -> tuple[tuple[Affine, ...], Affine]:
     widths = (inputs, *hidden)
     *keys, key_output = jr.split(key, len(widths))
-    layers = tuple(random_affine(k, a, 2 * b) for k, (a, b) in zip(keys, pairwise(widths), strict=True))
-    return MaxoutMLP(layers, random_affine(key_output, widths[-1], outputs))
+    layers = tuple(random_affine(k, a, pieces * b) for k, (a, b) in zip(keys, pairwise(widths), strict=True))
+    return layers, random_affine(key_output, widths[-1], outputs)
 
 
 @storable
@@ -108,7 +111,6 @@ class DenseMLP(eqx.Module):
     output: Affine
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        """Map one vector."""
         for layer in self.hidden:
             x = jnp.maximum(layer(x), 0)
         return self.output(x)
@@ -119,11 +121,7 @@ class DenseMLP(eqx.Module):
 
 
 def random_dense_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int) -> DenseMLP:
-    """Draw a network with the given hidden widths."""
-    *keys, key_output = jr.split(key, len(hidden) + 1)
-    widths = (inputs, *hidden)
-    layers = tuple(random_affine(k, a, b) for k, (a, b) in zip(keys, pairwise(widths), strict=True))
-    return DenseMLP(layers, random_affine(key_output, widths[-1], outputs))
+    return DenseMLP(*_random_layers(key, inputs, hidden, outputs, pieces=1))
 
 
 @storable
@@ -134,7 +132,6 @@ class SideBySide(eqx.Module):
     second: Encoder
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        """Encode one context twice."""
         return jnp.concatenate([self.first(x), self.second(x)])
 
 
@@ -151,7 +148,6 @@ class LeakyMixing(eqx.Module):
     slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " d"]:
-        """Emit the context of one (noisy) latent state."""
         for matrix in self.matrices:
             z = matrix @ jnp.where(z > 0, z, self.slope * z)
         return z
@@ -182,7 +178,6 @@ class InverseMixing(eqx.Module):
     mixing: LeakyMixing
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        """Recover the latent state behind one context."""
         return self.mixing.inverse(x)
 
 
@@ -195,7 +190,6 @@ class LeakyReward(eqx.Module):
     slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
-        """Give the K expected rewards of latent state z."""
         hidden = self.hidden @ z
         return self.theta @ jnp.where(hidden > 0, hidden, self.slope * hidden)
 
@@ -208,7 +202,6 @@ class LeakyMLP(eqx.Module):
     slope: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        """Map one vector."""
         for layer in self.layers[:-1]:
             hidden = layer(x)
             x = jnp.where(hidden > 0, hidden, self.slope * hidden)
@@ -224,8 +217,8 @@ class LeakyMLP(eqx.Module):
 def random_leaky_mlp(key: PRNGKeyArray, inputs: int, hidden: Sequence[int], outputs: int, slope: float) -> LeakyMLP:
     """Draw hidden layers of the given widths, whose weights keep the scale; the outputs start at zero."""
     widths = (inputs, *hidden)
-    keys = jr.split(key, len(hidden))
     gain = jnp.sqrt(2 / (1 + slope**2))  # makes up for what the leaky ReLU takes off the second moment
+    keys = jr.split(key, len(hidden))
     drawn = [random_affine(k, a, b) for k, (a, b) in zip(keys, pairwise(widths), strict=True)]
     layers = tuple(Affine(gain * layer.matrix, layer.shift) for layer in drawn)
     zero = Affine(jnp.zeros((widths[-1], outputs)), jnp.zeros(outputs))
@@ -237,7 +230,6 @@ class IdentityEncoder(eqx.Module):
     """f(x) = x: the reference line without any network."""
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Return the context itself."""
         return x
 
 
@@ -249,7 +241,6 @@ class ComposedEncoder(eqx.Module):
     second: Encoder
 
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " n"]:
-        """Encode one context."""
         return self.second(self.first(context))
 
 
@@ -264,6 +255,5 @@ def padded_size(count: int) -> int:
 
 @eqx.filter_jit
 def encode_rows(encoder: Encoder, contexts: Float[Array, "rows d"]) -> Float[Array, "rows n"]:
-    """Encode many contexts at once."""
     encodings: Float[Array, "rows n"] = jax.vmap(encoder)(contexts)
     return encodings

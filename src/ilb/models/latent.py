@@ -39,7 +39,6 @@ class LinearReward(eqx.Module):
         return cls(theta, intercept, jnp.zeros((actions, dim + 1, dim + 1)))
 
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
-        """Give the K expected rewards of latent state z."""
         return self.theta @ z + self.intercept
 
     @property

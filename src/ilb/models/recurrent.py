@@ -34,11 +34,9 @@ class GRULayer(eqx.Module):
 
     @property
     def width(self) -> int:
-        """The number h of units."""
         return self.memory.matrix.shape[0]
 
     def __call__(self, hidden: Float[Array, " h"], x: Float[Array, " m"]) -> Float[Array, " h"]:
-        """Take in one vector."""
         return _advance(hidden, self.inputs(x), self.memory)[0]
 
     def run(self, xs: Float[Array, "T m"]) -> Float[Array, "T h"]:
@@ -116,11 +114,9 @@ class RecurrentRegression(eqx.Module):
 
     @property
     def actions(self) -> int:
-        """The number K of actions."""
         return self.heads.shift.shape[0]
 
     def init_state(self) -> Float[Array, "layers h"]:
-        """Remember nothing."""
         return jnp.zeros((len(self.layers), self.layers[0].width), jnp.float32)
 
     def observe(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> Float[Array, "layers h"]:
@@ -134,13 +130,6 @@ class RecurrentRegression(eqx.Module):
     def values(self, state: Float[Array, "layers h"]) -> Float[Array, " K"]:
         """Give the K expected rewards after the contexts that `state` remembers."""
         return self.heads(state[-1])
-
-    def step(
-        self, state: Float[Array, "layers h"], context: Float[Array, " d"]
-    ) -> tuple[Float[Array, "layers h"], Float[Array, " K"]]:
-        """Take in a context and give the K expected rewards after it."""
-        state = self.observe(state, context)
-        return state, self.values(state)
 
     def run(self, contexts: Float[Array, "T d"]) -> Float[Array, "T K"]:
         """Give the K expected rewards after each prefix of a history."""

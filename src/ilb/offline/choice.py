@@ -48,7 +48,6 @@ class DimensionChoice(NamedTuple):
         return cls(dims, -means, errors, chosen)
 
     def sentence(self) -> str:
-        """Say the choice and its grounds in one line."""
         listed = ", ".join(f"{dim}: {value:.3f}" for dim, value in zip(self.dims, self.log_likelihood, strict=True))
         return (
             f"latent dimension {self.chosen} chosen by held-out contrastive log-likelihood per context ({listed}): "

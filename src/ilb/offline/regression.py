@@ -70,7 +70,6 @@ class PrefixLoss:
     def __call__(
         self, network: RecurrentRegression, histories: RewardedHistories, key: PRNGKeyArray
     ) -> Float[Array, ""]:
-        """Average over the rows of a batch."""
         context, action, reward, start, length = (jnp.asarray(part) for part in histories)
         if length.shape[0] > self.batch:
             # The largest of random numbers: a draw without repetition, that leaves padding for last.
@@ -182,7 +181,6 @@ def _start(recipe: RegressionRecipe, keys: PRNGKeyArray, inputs: int, actions: i
 
 
 def _stack_histories(units: Sequence[Units], logs: Sequence[Logs]) -> RewardedHistories:
-    """Lay out the rows of many runs with common padded sizes."""
     rows, instances = max(table.rows for table in logs), max(table.instances for table in logs)
     return stack([_lay_out(unit, table, rows, instances) for unit, table in zip(units, logs, strict=True)])
 

@@ -36,9 +36,7 @@ SCORING_DRAWS = 16
 class Optimiser(Protocol):
     """Numbers that build an Optax transformation once the number of steps is known."""
 
-    def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation for a run of `steps` steps."""
-        ...
+    def build(self, steps: int) -> optax.GradientTransformation: ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class CosineAdam:
     weight_decay: float = 0.0
 
     def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation for a run of `steps` steps."""
         rise = max(1, round(self.warm_up * steps))
         schedule = optax.warmup_cosine_decay_schedule(0.0, self.learning_rate, rise, max(steps, rise + 1))
         return optax.adamw(schedule, weight_decay=self.weight_decay)
@@ -64,7 +61,6 @@ class Adam:
     weight_decay: float = 0.0
 
     def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation; it does not depend on `steps`."""
         del steps
         return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(self.learning_rate))
 
@@ -79,7 +75,6 @@ class MomentumSGD:
     decay_every: int = 50_000
 
     def build(self, steps: int) -> optax.GradientTransformation:
-        """Build the transformation; the schedule does not depend on `steps`."""
         del steps
         schedule = optax.exponential_decay(self.learning_rate, self.decay_every, self.decay, staircase=True)
         return optax.sgd(schedule, momentum=self.momentum)
@@ -342,14 +337,9 @@ def pad_rows(rows: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
     return np.pad(rows, [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1), constant_values=fill)
 
 
-def describe_recipe(recipe: object) -> dict[str, Any]:
+def describe_recipe(recipe: Any) -> Any:
     """Write a recipe as plain values, for the provenance of a model."""
-    plain: dict[str, Any] = _plain(recipe)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
-        return {"name": type(value).__name__, **parts}
-    return list(value) if isinstance(value, tuple) else value
+    if not is_dataclass(recipe):
+        return list(recipe) if isinstance(recipe, tuple) else recipe
+    parts = {part.name: describe_recipe(getattr(recipe, part.name)) for part in fields(recipe)}
+    return {"name": type(recipe).__name__, **parts}

@@ -36,8 +36,11 @@ class SoftmaxHead(eqx.Module):
     bias: Float[Array, " I"]
 
     def __call__(self, encoding: Float[Array, " n"]) -> Float[Array, " I"]:
-        """Give the logits of all instances."""
         return self.weights @ encoding + self.bias
+
+    def squares(self) -> Float[Array, ""]:
+        """Sum the squares of what the l2 penalty is on: weights, not biases."""
+        return jnp.sum(self.weights**2)
 
 
 class FreeParams(eqx.Module):
@@ -46,50 +49,26 @@ class FreeParams(eqx.Module):
     network: MaxoutMLP
     head: SoftmaxHead
 
+    def __call__(self, context: Float[Array, " d"]) -> Float[Array, " I"]:
+        return self.head(self.network(context))
 
-def zero_head(instances: int, latent_dim: int) -> SoftmaxHead:
-    """Start the classifier undecided."""
-    return SoftmaxHead(jnp.zeros((instances, latent_dim)), jnp.zeros(instances))
-
-
-def _cross_entropy(logits: Float[Array, "batch I"], instance: Int[Array, " batch"]) -> Float[Array, ""]:
-    chosen = jnp.take_along_axis(logits, instance[:, None], axis=1)[:, 0]
-    return jnp.mean(jax.nn.logsumexp(logits, axis=1) - chosen)
-
-
-def _draw(key: PRNGKeyArray, rows: LabelledRows, size: int) -> tuple[Float[Array, "batch d"], Int[Array, " batch"]]:
-    index = jr.randint(key, (size,), 0, rows.rows)
-    return rows.inputs[index], rows.instance[index]
-
-
-@dataclass(frozen=True)
-class HeadLoss:
-    """Stage 1: the classifier alone, on encodings of a network that stays as it was drawn."""
-
-    batch: int
-    penalty: float
-
-    def __call__(self, head: SoftmaxHead, encodings: LabelledRows, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Cross-entropy plus the l2 penalty on weights."""
-        inputs, instance = _draw(key, encodings, self.batch)
-        penalty = 0.5 * self.penalty * jnp.sum(head.weights**2)
-        return _cross_entropy(jax.vmap(head)(inputs), instance) + penalty
+    def squares(self) -> Float[Array, ""]:
+        layers = (*self.network.hidden, self.network.output)
+        return sum(jnp.sum(layer.matrix**2) for layer in layers) + self.head.squares()
 
 
 @dataclass(frozen=True)
 class FreeLoss:
-    """Stage 2: network and classifier together."""
+    """Cross-entropy of the instance plus the l2 penalty (eq. obj): of a head on encodings, or of both on contexts."""
 
     batch: int
     penalty: float
 
-    def __call__(self, params: FreeParams, rows: LabelledRows, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Cross-entropy plus the l2 penalty on weights."""
-        inputs, instance = _draw(key, rows, self.batch)
-        logits = jax.vmap(lambda x: params.head(params.network(x)))(inputs)
-        layers = (*params.network.hidden, params.network.output)
-        squares = sum(jnp.sum(layer.matrix**2) for layer in layers) + jnp.sum(params.head.weights**2)
-        return _cross_entropy(logits, instance) + 0.5 * self.penalty * squares
+    def __call__(self, params: SoftmaxHead | FreeParams, rows: LabelledRows, key: PRNGKeyArray) -> Float[Array, ""]:
+        index = jr.randint(key, (self.batch,), 0, rows.rows)
+        logits = jax.vmap(params)(rows.inputs[index])
+        chosen = jnp.take_along_axis(logits, rows.instance[index][:, None], axis=1)[:, 0]
+        return jnp.mean(jax.nn.logsumexp(logits, axis=1) - chosen) + 0.5 * self.penalty * params.squares()
 
 
 @dataclass(frozen=True)
@@ -127,15 +106,16 @@ class PaperRecipe:
         keys_network, keys_head, keys_step = split_each(keys, 3)
         hidden = [self.width * latent_dim] * (self.layers - 1)
         networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
-        heads = [zero_head(max(table.instances for table in logs), latent_dim)] * len(logs)
+        instances = max(table.instances for table in logs)
+        heads = SoftmaxHead(jnp.zeros((len(logs), instances, latent_dim)), jnp.zeros((len(logs), instances)))
         rows = _stack_rows(whitenings, logs)
         encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
-        stage_one, stage_two = HeadLoss(self.batch, self.penalty), FreeLoss(self.batch, self.penalty)
-        head = minimise_many(keys_head, stage_one, stack(heads), encodings, self.head_training, report=report)
+        loss = FreeLoss(self.batch, self.penalty)
+        head = minimise_many(keys_head, loss, heads, encodings, self.head_training, report=report)
         start = FreeParams(networks, head.params)
         steps = 0 if head.interrupted else self.training.steps
         whole = replace(self.training, steps=steps)
-        result = minimise_many(keys_step, stage_two, start, rows, whole, report=report)
+        result = minimise_many(keys_step, loss, start, rows, whole, report=report)
         result = result._replace(interrupted=head.interrupted or result.interrupted)
         return [
             TrainedEncoder.of(ComposedEncoder(whitening, run.params.network), run)

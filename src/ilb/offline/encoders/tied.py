@@ -118,7 +118,6 @@ class TiedContrast:
     rows: int = 16
 
     def __call__(self, params: TiedParams, histories: Histories, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Draw an episode and score it."""
         episode = draw_episode(key, histories, self.instances, self.rows)
         encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
         losses = contrastive_losses(
@@ -191,7 +190,6 @@ class TiedRecipe:
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
     ) -> list[TrainedEncoder]:
-        """Train one encoder for each key and table of logs."""
         whitenings = [fit_whitening(table.context) for table in logs]
         result = self._minimise(keys, logs, whitenings, latent_dim, report)
         return [
@@ -252,7 +250,6 @@ def _start(recipe: TiedRecipe, keys: PRNGKeyArray, width: int, latent_dim: int) 
 
 
 def _stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> Histories:
-    """Lay out the whitened contexts of many runs with common padded sizes."""
     sizes = (max(table.rows for table in logs), max(table.instances for table in logs))
     contexts = [apply_scaling(whitening, table) for whitening, table in zip(whitenings, logs, strict=True)]
     return stack([pad_histories(rows, table.lengths, sizes) for rows, table in zip(contexts, logs, strict=True)])

@@ -65,7 +65,6 @@ class GaussianLikelihood:
     std: float = 0.1
 
     def __call__(self, context: Float[Array, " d"], decoded: Float[Array, " d"]) -> Float[Array, ""]:
-        """Give the negative log-density."""
         return jnp.sum(0.5 * ((context - decoded) / self.std) ** 2 + math.log(self.std * math.sqrt(2 * math.pi)))
 
 
@@ -87,7 +86,6 @@ class NegativeELBO:
     likelihood: Likelihood
 
     def __call__(self, params: VAEParams, rows: ContextRows, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Average over a batch of contexts."""
         key_rows, key_latent = jr.split(key)
         contexts = rows.inputs[jr.randint(key_rows, (self.batch,), 0, rows.rows)]
         mean, log_variance = jnp.split(jax.vmap(params.encoder)(contexts), 2, axis=1)
@@ -130,7 +128,6 @@ class VAERecipe:
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
     ) -> list[TrainedEncoder]:
-        """Train one encoder for each key and table of logs."""
         scalings = [self.scaling.fit(table.context) for table in logs]
         keys_split, keys_network, keys_step = split_each(keys, 3)
         numbers = [max(1, round(self.validation_share * table.instances)) for table in logs]
@@ -157,7 +154,6 @@ class VAERecipe:
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
 def _start(recipe: VAERecipe, keys: PRNGKeyArray, width: int, latent_dim: int) -> VAEParams:
-    """Draw an encoder and a decoder for each key."""
     multiples = [*[recipe.width] * (recipe.layers - 1), recipe.neck][: recipe.layers]
     hidden = [multiple * latent_dim for multiple in multiples]
 

@@ -36,7 +36,6 @@ class WithContexts:
     def train(
         self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
     ) -> list[TrainedEncoder]:
-        """Train one encoder for each key and table of logs."""
         dim = latent_dim if self.encoding_dim is None else self.encoding_dim
         if dim < 1:
             raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")

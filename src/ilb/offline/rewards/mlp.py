@@ -41,7 +41,6 @@ class RewardLoss:
     batch: int
 
     def __call__(self, layers: Layers, grid: CellGrid, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Weigh the squared errors of the cells by their rows."""
         encoding, mean, rows, instances = grid
         if encoding.shape[0] > self.batch:
             drawn = jr.randint(key, (self.batch,), 0, instances)
@@ -79,7 +78,6 @@ class MLPRewardRecipe:
         return replace(self, training=self.training.shortened(effort))
 
     def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
-        """Train one network for each key and task, all in one compiled program."""
         keys_split, keys_network, keys_step = split_each(keys, 3)
         for task in tasks:
             _warn_of_unseen_actions(task)

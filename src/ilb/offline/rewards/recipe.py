@@ -28,7 +28,6 @@ class Cells(NamedTuple):
     deviation: Float[np.ndarray, " cells"]
 
     def where(self, kept: Bool[np.ndarray, " cells"]) -> Cells:
-        """Keep some of them."""
         return Cells(*(part[kept] for part in self))
 
 
