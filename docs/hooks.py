@@ -93,8 +93,14 @@ def _public_names() -> str:
 DOCTEST = re.compile(r"^>>> .+?(?=\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-class Doctests(griffe.Extension):
-    """Fence the examples in docstrings: bare `>>>` would be quotations in Markdown."""
+class PlainDocstrings(griffe.Extension):
+    """Fence the examples in docstrings: bare `>>>` would be quotations in Markdown. Leave out what says nothing."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Drop `self.x = x` where neither a type nor a word goes with it."""
+        for name, member in list(cls.members.items()):
+            if member.is_attribute and member.annotation is None and member.docstring is None:
+                del cls.members[name]
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

@@ -31,9 +31,12 @@ class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     Attributes
     ----------
-    encoder_ : the fitted encoder of scaled contexts, for one row.
-    mean_, scale_ : what a row is centred and scaled by first.
-    training_curve_ : the loss at each score.
+    encoder_ : Encoder
+        The fitted encoder of scaled contexts, for one row.
+    mean_, scale_ : ndarray
+        What a row is centred and scaled by first.
+    training_curve_ : LossCurve
+        The loss at each score.
 
     Examples
     --------
