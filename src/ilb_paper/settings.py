@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -34,7 +34,7 @@ class AbstractSetting(ABC):
     """
 
     kind: ClassVar[str]
-    """Part of the names of tasks and of what is stored: never changed."""
+    """What tables and claims call it."""
     constant_columns: ClassVar[bool]
     """Whether part of a context never varies within an instance: encoders then need other scalings and company."""
     warm_ridge: ClassVar[float] = 1.0
@@ -113,10 +113,6 @@ class AbstractSetting(ABC):
             changed |= _changes(perturbation)
         return changed | _changes(self.plan, standard.plan)
 
-    def content(self) -> dict[str, Any]:
-        """Write the setting as plain values."""
-        return {**_plain(self), "kind": self.kind}
-
 
 def describe_setting(setting: AbstractSetting) -> str:
     """Name a setting by what differs from its defaults.
@@ -142,14 +138,6 @@ def _record(setting: AbstractSetting, seed: int) -> Recorded:
 def _changes(part: Any, standard: Any = None) -> dict[str, Any]:
     values = {one.name: (getattr(part, one.name), getattr(standard, one.name, one.default)) for one in fields(part)}
     return {name: value for name, (value, default) in values.items() if value != default}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if is_dataclass(value):
-        return {"kind": type(value).__name__, **{one.name: _plain(getattr(value, one.name)) for one in fields(value)}}
-    return value
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def content_of(task: AbstractTask) -> dict[str, Any]:
         "ilb": __version__,
         "revision": task.revision,
         **plain,
-        "setting": task.setting.content(),
+        "setting": repr(task.setting),
         "recipes": [describe_recipe(recipe) for recipe in task.recipes()],
         "needs": [hash_of(need) for need in task.needs()],
     }

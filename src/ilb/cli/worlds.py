@@ -55,8 +55,8 @@ def _command(kind: type[AbstractDescription]) -> Callable[..., None]:
             write_simulation(Specification.of(kind.name, values), out)
 
     values = [one for part in (Plan, kind, Specification) for one in fields(part) if one.metadata]
-    options = [_parameter("out", Out, inspect.Parameter.empty)]
-    options += [_option(kind, one) for one in values]
+    out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=Out)
+    options = [out, *(_option(kind, one) for one in values)]
     simulate.__annotations__ = {option.name: option.annotation for option in options}
     simulate.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return simulate
@@ -69,8 +69,5 @@ def _option(kind: type[AbstractDescription], value: Field[Any]) -> inspect.Param
         option = typer.Option(help=f"{rules['says']}: {', '.join(rules['choices'])}.")
     else:
         option = typer.Option(help=rules["says"], min=rules["least"])
-    return _parameter(kind.words.get(value.name, value.name), Annotated[number, option], default)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    name, annotation = kind.words.get(value.name, value.name), Annotated[number, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

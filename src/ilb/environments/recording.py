@@ -37,40 +37,30 @@ class UniformLogging(eqx.Module):
 
 
 class ConfoundedLogging(eqx.Module):
-    """Actions depend on the latent state and on the context: the dashed arrows of fig. scm."""
+    """Actions depend on the latent state and the context, less mean and over deviation: fig. scm, dashed arrows."""
 
     latent_weights: Float[Array, "K n"]
     context_weights: Float[Array, "K d"]
+    units: Units | None = None
 
     def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
+        if self.units is not None:
+            z = (z - self.units.latent_mean) / self.units.latent_std
+            context = (context - self.units.context_mean) / self.units.context_std
         return self.latent_weights @ z + self.context_weights @ context
-
-
-class StandardisedLogging(eqx.Module):
-    """A logging rule that is shown z and contexts less their means and over their standard deviations."""
-
-    rule: LoggingRule
-    units: Units
-
-    def __call__(self, z: Float[Array, " n"], context: Float[Array, " d"]) -> Float[Array, " K"]:
-        units = self.units
-        return self.rule((z - units.latent_mean) / units.latent_std, (context - units.context_mean) / units.context_std)
 
 
 def draw_confounded_logging(
     key: PRNGKeyArray, environment: AbstractEnvironment, strength: float = 1.0
-) -> ConfoundedLogging | StandardisedLogging:
-    """Draw weights of standard deviation `strength`, for z and contexts in standard units where the world has others.
-
-    Columns in clinical units, for one, differ by factors of a thousand.
-    """
+) -> ConfoundedLogging:
+    """Draw weights of standard deviation `strength`."""
     latent_dim, context_dim, actions = environment.sizes
     key_latent, key_context = jr.split(key)
-    rule = ConfoundedLogging(
+    return ConfoundedLogging(
         strength * jr.normal(key_latent, (actions, latent_dim)),
         strength * jr.normal(key_context, (actions, context_dim)),
+        environment.units,
     )
-    return rule if environment.units is None else StandardisedLogging(rule, environment.units)
 
 
 class Recording(NamedTuple):

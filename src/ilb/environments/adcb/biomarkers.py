@@ -60,7 +60,6 @@ class Protein(eqx.Module):
     if_other_ethnicity: Float[Array, ""]
 
     def __call__(self, share: Float[Array, ""], patient: AdcbPatient) -> Float[Array, ""]:
-        """Give the concentration."""
         without = (
             interpolate(patient.age, self.ages, self.negative)
             + self.if_black * _is_black(patient)
@@ -103,7 +102,6 @@ class Rating(eqx.Module):
     step: Float[Array, ""]
 
     def __call__(self, adas13: Float[Array, ""], education: Int[Array, ""]) -> Float[Array, ""]:
-        """Give the rating as it is written down."""
         exact = interpolate(adas13, self.nodes, self.curve) + self.by_education[education]
         return jnp.round(jnp.clip(exact, 0.0, self.highest) / self.step) * self.step
 
