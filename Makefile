@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-quick check docs bench bench-online bench-figure clean
+.PHONY: demo test test-quick check docs bench bench-online bench-figure mutants clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -31,6 +31,9 @@ bench-online: $(READY) .venv-peers/.ready  # the online stage: regret, speed, ot
 bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
 	$(BIN)/python -m benchmarks.figures $(ARGS)
 
+mutants: $(READY) .venv/.ready-mutation  # do the tests notice wrong code? ARGS='--sample 10 --only online/'
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ILB needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,6 +42,10 @@ $(READY): pyproject.toml constraints.txt
 
 .venv/.ready-docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+.venv/.ready-mutation: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,mutation]'
 	touch $@
 
 .venv-peers/.ready: benchmarks/peers-requirements.txt
