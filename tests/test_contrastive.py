@@ -15,12 +15,12 @@ from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import Affine, MaxoutMLP
 from ilb.offline.encoders.tied import (
-    Episode,
+    Batch,
     TiedContrast,
     TiedParams,
     TiedRecipe,
     contrastive_losses,
-    draw_episode,
+    draw_batch,
     pad_histories,
 )
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
@@ -40,8 +40,8 @@ def test_the_loss_is_the_gaussian_posterior_of_the_true_instance_by_brute_force(
     fresh = np.ones((4, 5), bool)
     fresh[1, 3:] = False
     mean, precision = np.array([0.3, -0.2, 0.1]), np.array([0.5, 1.0, 2.0])
-    episode = Episode(jnp.zeros((4, 5, 1)), jnp.asarray(fresh), ~jnp.eye(4, dtype=bool))
-    losses = contrastive_losses(jnp.asarray(encodings), episode, jnp.asarray(mean), jnp.asarray(precision))
+    batch = Batch(jnp.zeros((4, 5, 1)), jnp.asarray(fresh), ~jnp.eye(4, dtype=bool))
+    losses = contrastive_losses(jnp.asarray(encodings), batch, jnp.asarray(mean), jnp.asarray(precision))
     for c in range(4):
         for row in np.flatnonzero(fresh[c]):
             log_densities = []
@@ -93,12 +93,12 @@ def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths, seed):
     lengths = np.array(lengths)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     marked = np.stack([np.arange(lengths.sum()), owner], axis=1).astype(np.float32)
-    episode = draw_episode(jr.key(seed), pad_histories(marked, lengths, (2048, 64)), 8, 8)
-    rows = np.asarray(episode.context[..., 0])[np.asarray(episode.fresh)]
+    batch = draw_batch(jr.key(seed), pad_histories(marked, lengths, (2048, 64)), 8, 8)
+    rows = np.asarray(batch.context[..., 0])[np.asarray(batch.fresh)]
     assert len(set(rows.tolist())) == len(rows) > 0
-    owners = np.asarray(episode.context[:, 0, 1])
-    assert np.all(np.asarray(episode.context[..., 1]) == owners[:, None])
-    rival = np.asarray(episode.rival)
+    owners = np.asarray(batch.context[:, 0, 1])
+    assert np.all(np.asarray(batch.context[..., 1]) == owners[:, None])
+    rival = np.asarray(batch.rival)
     for c in range(8):
         named = owners[rival[c]]
         assert owners[c] not in named
@@ -110,8 +110,8 @@ def test_every_row_is_drawn_equally_often_within_its_instance():
     lengths = np.array([3, 10, 7])
     marked = np.arange(20, dtype=np.float32)[:, None]
     histories = pad_histories(marked, lengths)
-    episodes = jax.vmap(lambda key: draw_episode(key, histories, 2, 2))(jr.split(jr.key(0), 20_000))
-    counts = np.bincount(np.asarray(episodes.context).astype(int).ravel(), minlength=20)
+    batches = jax.vmap(lambda key: draw_batch(key, histories, 2, 2))(jr.split(jr.key(0), 20_000))
+    counts = np.bincount(np.asarray(batches.context).astype(int).ravel(), minlength=20)
     for first, last in [(0, 3), (3, 13), (13, 20)]:
         expected = 80_000 / 3 / (last - first)
         # Five binomial standard deviations for twenty cells.

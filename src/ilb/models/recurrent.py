@@ -149,11 +149,7 @@ class RecurrentRegression(eqx.Module):
         return RecurrentRegression(self.layers, self.heads)
 
     def on_raw_contexts(self) -> RecurrentRegression:
-        """Return the network for contexts as they stand in the table, before the schema scales them.
-
-        Simulated worlds emit such contexts. Only numeric columns without missing values can be scaled by a compiled
-        program; other schemas raise a SchemaError.
-        """
+        """Return the network for contexts as they stand in the table, as `LatentModel.on_raw_contexts` does."""
         if self.schema is None:
             return self
         return self.bare().after(scale_columns(*self.schema.numeric_scaling()))

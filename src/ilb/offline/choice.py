@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from ilb.errors import FitError
 from ilb.estimates import standard_error
 from ilb.logs import Logs
 from ilb.networks import Affine
-from ilb.offline.encoders.tied import Episode, TiedParams, TiedRecipe, contrastive_losses
+from ilb.offline.encoders.tied import Batch, TiedParams, TiedRecipe
 from ilb.offline.scaling import apply_scaling, fit_whitening
 from ilb.offline.training import CosineAdam, Schedule, fit_keys
 from ilb.types import Report, silent
@@ -72,37 +71,22 @@ def choose_latent_dim(
             "Give latent_dim."
         )
     train, held_out = logs.split_instances((1 - held_out_share, held_out_share), seed=seed)
-    episode_rows = _held_out_rows(held_out)
+    batch = _lay_out(fit_whitening(train.context), held_out)
     losses = []
     for number, dim in enumerate(candidates):
         trained = recipe.train_params(fit_keys([seed]), [train], dim)[0]
-        losses.append(_losses(trained, fit_whitening(train.context), held_out, episode_rows))
+        by_row = np.asarray(jax.jit(TiedParams.losses)(trained, batch), dtype=np.float64)
+        losses.append(np.sum(np.where(batch.fresh, by_row, 0.0), axis=1) / batch.fresh.sum(axis=1))
         report(number + 1, len(candidates), float(losses[-1].mean()))
     return DimensionChoice.of(tuple(candidates), np.stack(losses))
 
 
-def _held_out_rows(logs: Logs) -> tuple[np.ndarray, np.ndarray]:
-    """Pick the rows to score, as a table of indices and which of them are real."""
+def _lay_out(whitening: Affine, logs: Logs) -> Batch:
+    """Make one batch of held-out instances and their first rows; where there are no more, a row is not `fresh`."""
     chosen = np.flatnonzero(logs.lengths >= 2)[:HELD_OUT_INSTANCES]
     if len(chosen) < 2:
         raise FitError("fewer than 2 held-out instances have 2 rows, so dimensions can't be compared. Give latent_dim.")
-    most = int(min(HELD_OUT_ROWS, logs.lengths[chosen].max()))
-    offsets = np.arange(most)[None, :]
+    offsets = np.arange(min(HELD_OUT_ROWS, logs.lengths[chosen].max()))
     real = offsets < logs.lengths[chosen][:, None]
-    return np.where(real, logs.starts[chosen][:, None] + offsets, 0), real
-
-
-def _losses(
-    params: TiedParams, whitening: Affine, logs: Logs, rows: tuple[np.ndarray, np.ndarray]
-) -> Float[np.ndarray, " instances"]:
-    """Score each held-out instance: its mean loss over its rows."""
-    index, real = rows
-    episode = Episode(apply_scaling(whitening, logs)[index], real, ~np.eye(len(index), dtype=bool))
-    losses = np.asarray(_episode_losses(params, episode), dtype=np.float64)
-    return np.asarray(np.sum(np.where(real, losses, 0.0), axis=1) / real.sum(axis=1))
-
-
-@jax.jit
-def _episode_losses(params: TiedParams, episode: Episode) -> Float[Array, "C m"]:
-    encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
-    return contrastive_losses(encodings, episode, params.population_mean, jnp.exp(params.log_population_precision))
+    index = np.where(real, logs.starts[chosen][:, None] + offsets, 0)
+    return Batch(apply_scaling(whitening, logs)[index], real, ~np.eye(len(chosen), dtype=bool))

@@ -64,7 +64,7 @@ def pad_histories(
     )
 
 
-class Episode(NamedTuple):
+class Batch(NamedTuple):
     """A batch: some rows of some instances. Draws that repeat are marked as not `fresh` and count for nothing."""
 
     context: Float[Array | np.ndarray, "C m d"]
@@ -72,7 +72,7 @@ class Episode(NamedTuple):
     rival: Bool[Array | np.ndarray, "C C"]
 
 
-def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: int) -> Episode:
+def draw_batch(key: PRNGKeyArray, histories: Histories, instances: int, rows: int) -> Batch:
     """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs."""
     # All randomness in one call: it is most of what a compiler would otherwise have to work through.
     numbers = jr.uniform(key, (instances + 1, rows + 2))
@@ -80,7 +80,7 @@ def draw_episode(key: PRNGKeyArray, histories: Histories, instances: int, rows: 
     chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], count)
     row = jax.vmap(_stratified)(numbers[:-1, :rows], numbers[:-1, rows + 1], length[chosen])
     fresh = ~_repeats_earlier(chosen)
-    return Episode(
+    return Batch(
         context[start[chosen][:, None] + row],
         fresh[:, None] & ~jax.vmap(_repeats_earlier)(row),
         fresh[None, :] & (chosen[:, None] != chosen[None, :]),
@@ -109,6 +109,11 @@ class TiedParams(eqx.Module):
     population_mean: Float[Array, " n"]
     log_population_precision: Float[Array, " n"]
 
+    def losses(self, batch: Batch) -> Float[Array, "C m"]:
+        """Score each context of a batch: minus the log-probability of its instance."""
+        encodings = jax.vmap(jax.vmap(self.network))(jnp.asarray(batch.context))
+        return contrastive_losses(encodings, batch, self.population_mean, jnp.exp(self.log_population_precision))
+
 
 @dataclass(frozen=True)
 class TiedContrast:
@@ -118,30 +123,27 @@ class TiedContrast:
     rows: int = 16
 
     def __call__(self, params: TiedParams, histories: Histories, key: PRNGKeyArray) -> Float[Array, ""]:
-        episode = draw_episode(key, histories, self.instances, self.rows)
-        encodings = jax.vmap(jax.vmap(params.network))(jnp.asarray(episode.context))
-        losses = contrastive_losses(
-            encodings, episode, params.population_mean, jnp.exp(params.log_population_precision)
-        )
+        batch = draw_batch(key, histories, self.instances, self.rows)
+        losses = params.losses(batch)
         # A row that is alone in its instance has no belief to be matched with: it only serves as a rival.
-        counted = episode.fresh & (episode.fresh.sum(axis=1, keepdims=True) > 1)
+        counted = batch.fresh & (batch.fresh.sum(axis=1, keepdims=True) > 1)
         return jnp.sum(jnp.where(counted, losses, 0.0)) / jnp.maximum(counted.sum(), 1)
 
 
 def contrastive_losses(
     encodings: Float[Array, "C m n"],
-    episode: Episode,
+    batch: Batch,
     population_mean: Float[Array, " n"],
     population_precision: Float[Array, " n"],
 ) -> Float[Array, "C m"]:
-    r"""Score each encoding against the beliefs about every instance of the episode (eq. obj with Gaussian logits).
+    r"""Score each encoding against the beliefs about every instance of the batch (eq. obj with Gaussian logits).
 
     After s encodings that sum to S the belief about $z_c$ has precision $s + \lambda$ and mean
     $(S + \lambda m) / (s + \lambda)$, and a further encoding has that mean and variance $1 + 1 / (s + \lambda)$. The
     j-th encoding of an instance meets beliefs that leave out the j-th encoding of *every* instance: were it left out of
     its own alone, the true instance would stand out by its smaller s, and the truth would not be the optimum.
     """
-    fresh = episode.fresh[..., None]
+    fresh = batch.fresh[..., None]
     kept = jnp.where(fresh, encodings, 0.0)
     precision = fresh.sum(axis=1, keepdims=True) - fresh + population_precision
     mean = (kept.sum(axis=1, keepdims=True) - kept + population_precision * population_mean) / precision
@@ -153,7 +155,7 @@ def contrastive_losses(
     logits = -0.5 * (jnp.einsum("cjf,kjf->cjk", features, weights) + constant.T)
     instances = jnp.arange(len(encodings))
     own = logits[instances, :, instances]
-    competing = episode.rival | jnp.eye(len(encodings), dtype=bool)
+    competing = batch.rival | jnp.eye(len(encodings), dtype=bool)
     return jax.nn.logsumexp(jnp.where(competing[:, None, :], logits, -jnp.inf), axis=-1) - own
 
 
