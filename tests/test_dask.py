@@ -10,8 +10,8 @@ from distributed import Client, LocalCluster
 from ilb.environments import Synthetic
 from ilb.errors import IlbError
 from ilb_paper import runner
-from ilb_paper.experiment import Group, Panel, RegretFigure
-from ilb_paper.players import Player
+from ilb_paper.experiment import Panel, RegretFigure
+from ilb_paper.players import Group, Player
 from ilb_paper.results import Results, Size
 from ilb_paper.runner import plan, run
 from ilb_paper.settings import SyntheticSetting

@@ -39,7 +39,7 @@ from ilb.online.arms import mab
 from ilb.online.latent import cpg
 from ilb.simulation import instance_keys, simulate
 from ilb.streams import Stream
-from ilb_paper.toy import Stationary
+from ilb_paper.catalogue.fig_synthetic_contextual import Stationary
 
 
 class ThermostatWorld(AbstractEnvironment):

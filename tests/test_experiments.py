@@ -27,6 +27,8 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scores import FitScores
 from ilb.offline.training import describe_recipe, fit_keys, split_each
 from ilb_paper.catalogue import EXPERIMENTS
+from ilb_paper.catalogue.fig_synthetic_contextual import StationarySetting
+from ilb_paper.catalogue.thm_regret import BoundTask
 from ilb_paper.claims import (
     Claim,
     Comparison,
@@ -38,7 +40,7 @@ from ilb_paper.claims import (
     less_regret,
     sign_flip_tail,
 )
-from ilb_paper.experiment import Group, Panel, RegretFigure, ScoreRow, ScoreTable
+from ilb_paper.experiment import Panel, RegretFigure, ScoreRow, ScoreTable
 from ilb_paper.learners import (
     LEARNERS,
     MEAN_CONTEXTS,
@@ -51,17 +53,15 @@ from ilb_paper.learners import (
     VAE_RELEASED,
     LatentLearner,
 )
-from ilb_paper.players import Player
+from ilb_paper.players import Group, Player
 from ilb_paper.plots import DIRECT_FLOOR, Line, PanelGrid, plot_panels
-from ilb_paper.rejudge import read_claims, rejudge, undecided_table
-from ilb_paper.report import count_verdicts, summarise, write_report
+from ilb_paper.rejudge import rejudge, undecided_table
+from ilb_paper.report import count_verdicts, write_report
 from ilb_paper.results import RegretCurve, Results, Size, clustered_error
 from ilb_paper.runner import plan, run
 from ilb_paper.settings import AdcbSetting, SyntheticSetting, describe_setting
-from ilb_paper.simulation_tasks import BoundTask
 from ilb_paper.store import Store
 from ilb_paper.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
-from ilb_paper.toy import StationarySetting
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parent / "paper-labels.txt"
@@ -362,7 +362,7 @@ def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_
 
 def test_a_shortcut_is_run_before_and_first_blocks_come_first():
     rows = (ScoreRow(SyntheticSetting(Synthetic(actions=10)), PAPER, ("",)), ScoreRow(SyntheticSetting(), PAPER, ("",)))
-    table = ScoreTable("t", "", ("",), rows)
+    table = ScoreTable(label="t", title="", header=("",), rows=rows)
     (first, second) = plan([table], Results(Store(Path("unused")), Size()))
     assert {task.setting for task in first} == {SyntheticSetting()}
     assert {task.setting for task in second} == {SyntheticSetting(Synthetic(actions=10))}
@@ -694,35 +694,6 @@ def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled, tmp_pat
     again = rejudge(files[0])
     assert [file.read_text() for file in files] == before
     assert repr([j.judgement for j in again]) == repr([j.judgement for j in judged])  # NaN differs from itself
-
-
-def plain(says, difference, error=1.0):
-    return {"says": says, "difference": difference, "standard_error": error}
-
-
-def test_a_report_of_an_earlier_version_is_judged_as_far_as_it_goes():
-    stored = [
-        ("latent-state-is-recovered", [plain("ours", 9.0)], [plain("paper, 0.01", -9.0), plain("paper, 0.05", 9.0)]),
-        ("recovery-improves-with-data", [plain("ours", 2.5)], []),
-        ("mab-gets-low-regret-in-the-end", [plain(noise, 9.0) for noise in ("a", "b", "c")], []),
-        ("learned-bias-is-small", [plain("n", -9.0)] * 2, [plain("2n", 9.0), plain("2n", 9.0), plain("ours", 9.0)]),
-        ("oracle-is-best", [plain("it", 2.2)], []),  # beyond the normal quantile, and not beyond that of t
-    ]
-    claims = [{"name": name, "comparisons": one, "contrasts": other} for name, one, other in stored]
-    found = {j.claim.name: j for j in read_claims({"scale": 1.0, "claims": claims})}
-    verdicts = {name: one.judgement.verdict for name, one in found.items()}
-    assert verdicts == {
-        "latent-state-is-recovered": "does not hold",
-        "our-recipe-recovers-the-latent-state": "holds",
-        "our-recovery-improves-with-data": "undecided",  # of five fits: the quantile is 2.776
-        "mab-gets-low-regret-in-the-end": "holds",
-        "learned-bias-is-small": "does not hold",
-        "oracle-is-best": "undecided",
-    }
-    assert [len(found[name].judgement.comparisons) for name in verdicts] == [1, 1, 1, 1, 2, 1]
-    assert [c.says for c in found["learned-bias-is-small"].judgement.released_width] == ["2n", "2n"]
-    assert sum(one.claim.counts for one in found.values()) == 3
-    assert "could not be applied to 4 of 4 comparisons" in " ".join(summarise(list(found.values())))
 
 
 COMMITTED = Path(__file__).parents[1] / "docs" / "results"

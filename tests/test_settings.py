@@ -11,9 +11,9 @@ from ilb.environments import AbstractPerturbation, Adcb, ContextNoise, Plan, Shi
 from ilb.environments.perturbed import NoisyContexts, ShiftedLatents
 from ilb.errors import WorldError
 from ilb.streams import Stream
+from ilb_paper.catalogue.fig_synthetic_contextual import Stationary, StationarySetting
 from ilb_paper.settings import AdcbSetting, SyntheticSetting, describe_setting
 from ilb_paper.tasks import PlayTask, hash_of
-from ilb_paper.toy import Stationary, StationarySetting
 
 SMALL = Plan(instances=5, length=7, test_instances=4)
 NOISE, MOVE = ContextNoise(0.25), Shift(2.0)

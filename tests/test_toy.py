@@ -14,9 +14,9 @@ from ilb.online.latent import cpg
 from ilb.online.linear import lin_ts, lin_ucb
 from ilb.simulation import simulate
 from ilb.types import Step
+from ilb_paper.catalogue.fig_synthetic_contextual import Stationary, StationarySetting
 from ilb_paper.players import build_player
 from ilb_paper.released import widened_lin_ts
-from ilb_paper.toy import Stationary, StationarySetting
 
 WORLD = Stationary().draw(1000)
 

@@ -25,14 +25,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from itertools import product
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from ilb.estimates import Estimate
 from ilb_paper.learners import PAPER, PAPER_WIDE
-from ilb_paper.players import Player
+from ilb_paper.players import ORACLE, Player
 from ilb_paper.results import Results, clustered_error, common_worlds
 from ilb_paper.settings import AbstractSetting, describe_setting
 
@@ -155,7 +156,6 @@ class Claim:
 
     @property
     def counts(self) -> bool:
-        """Whether its verdict is one on the paper."""
         return not self.by_construction and not self.ours
 
     def judge(self, results: Results) -> Judgement:
@@ -183,14 +183,8 @@ def compare(says: str, values: np.ndarray, unit: float = 1.0) -> Comparison:
 
 
 def compare_fits(says: str, differences: np.ndarray) -> Comparison:
-    """Make a comparison of differences by fit."""
     mean = Estimate.of(differences)
     return Comparison(says, mean.value, mean.standard_error, mean.count - 1.0, tuple(differences.tolist()))
-
-
-def nothing_to_compare(says: str) -> Comparison:
-    """Say why a claim, or a part of it, was not tested: it stays undecided."""
-    return Comparison(says, float("nan"), float("nan"), 0.0)
 
 
 def combine(comparisons: Sequence[Comparison]) -> Verdict:
@@ -199,6 +193,19 @@ def combine(comparisons: Sequence[Comparison]) -> Verdict:
     if "does not hold" in verdicts:
         return "does not hold"
     return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
+
+
+def each(comparison: Callable[..., Comparison], *arguments: Any, **options: Any) -> Evidence:
+    """Give as evidence a comparison for every combination of arguments: lists are gone through, the last one fastest.
+
+    `each(less_regret, SETTING, [CPG, FPG], [MAB, LIN_UCB], at=0.05)` makes four comparisons.
+    """
+    choices = [argument if isinstance(argument, list) else [argument] for argument in arguments]
+    return lambda results: [comparison(results, *chosen, **options) for chosen in product(*choices)]
+
+
+def together(*parts: Evidence) -> Evidence:
+    return lambda results: [comparison for part in parts for comparison in part(results)]
 
 
 def _named(setting: AbstractSetting) -> str:
@@ -235,15 +242,24 @@ def regret_grows(
 def better_score(
     results: Results, metric: str, better: tuple[AbstractSetting, str], worse: tuple[AbstractSetting, str], says: str
 ) -> Comparison:
-    """Compare a score of two learners, or of one in two settings, paired by seed."""
+    """Compare a score of two learners, or of one in two settings, paired by seed; `says` may name the `{metric}`."""
     first, second = common_worlds(*(results.scores(*place, metric) for place in (better, worse)))
-    return compare_fits(says, first - second)
+    return compare_fits(says.format(metric=metric), first - second)
+
+
+def better_model(results: Results, setting: AbstractSetting, policy: str, better: str, worse: str) -> Comparison:
+    return less_regret(results, setting, Player(policy, better), Player(policy, worse))
+
+
+def better_policy(results: Results, setting: AbstractSetting, model: str, better: str, worse: str) -> Comparison:
+    return less_regret(results, setting, Player(better, model), Player(worse, model))
 
 
 def small_bias(
-    results: Results, setting: AbstractSetting, learned: Player, oracle: Player, online: Player, share: float = 0.1
+    results: Results, setting: AbstractSetting, policy: str, model: str, online: Player, share: float = 0.1
 ) -> Comparison:
-    """Compare what a learned model loses against the oracle with a share of what the online learner loses."""
+    """Compare what a policy loses on a learned model, against the oracle, with a share of what an online one loses."""
+    learned, oracle = Player(policy, model), Player(policy, ORACLE)
     ours, best, worst = common_worlds(*(results.regret_at(setting, p, 1.0) for p in (learned, oracle, online)))
     spare = share * (worst - best) - (ours - best)
     return compare(f"{share:.0%} of ({online} minus oracle) minus ({learned} minus oracle)", spare)
@@ -265,15 +281,19 @@ def grows_more(
     return compare(f"growth of regret{moment}, {says}: {more} minus {less}", growth)
 
 
+def _late_rate(results: Results, setting: AbstractSetting, player: Player) -> np.ndarray:
+    half, whole = (results.regret_at(setting, player, at) for at in (0.5, 1.0))
+    return np.asarray((whole - half) / 0.5)
+
+
 def rate_grows(results: Results, setting: AbstractSetting, player: Player, early: tuple[float, float]) -> Comparison:
     """Compare regret per round in the second half with that in an early stretch (shares of the horizon)."""
     first, last = early
     start = results.regret_at(setting, player, last) - results.regret_at(setting, player, first)
-    end = results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, 0.5)
     horizon = results.size.horizon()
     stretch = f"{first * horizon:.0f}–{last * horizon:.0f}"
     says = f"{player} in {_named(setting)}: regret a round in the second half minus that of rounds {stretch}"
-    return compare(says, end / 0.5 - start / (last - first), unit=horizon)
+    return compare(says, _late_rate(results, setting, player) - start / (last - first), unit=horizon)
 
 
 def rate_falls(
@@ -281,15 +301,13 @@ def rate_falls(
 ) -> Comparison:
     """Compare regret per round in the second half with a small share of that at first: what converges goes flat."""
     first = results.regret_at(setting, player, early) / early
-    last = (results.regret_at(setting, player, 1.0) - results.regret_at(setting, player, 0.5)) / 0.5
     says = f"{player} in {_named(setting)}: {share:.0%} of early regret a round minus late regret a round"
-    return compare(says, share * first - last, unit=results.size.horizon())
+    return compare(says, share * first - _late_rate(results, setting, player), unit=results.size.horizon())
 
 
 def high_score(
     results: Results, metric: str, setting: AbstractSetting, learner: str, least: float, says: str
 ) -> Comparison:
-    """Compare a score of a learner with a number."""
     return compare_fits(says, results.scores(setting, learner, metric) - least)
 
 

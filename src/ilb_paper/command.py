@@ -31,7 +31,6 @@ from ilb_paper.tasks import AbstractTask, Outcome
 
 
 def choose(labels: Sequence[str]) -> list[AbstractExperiment]:
-    """Find experiments by label; `all` is all of them."""
     unknown = [label for label in labels if label not in EXPERIMENTS and label != "all"]
     if unknown:
         advice = near(unknown[0], [*EXPERIMENTS, "all"])
@@ -64,7 +63,6 @@ def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
 
 
 def _needs(experiments: Sequence[AbstractExperiment], found: Results) -> list[str]:
-    """Count fits, plays, what is stored, CPU minutes and claims."""
     tasks = [task for wave in plan(experiments, found) for task in wave]
     left = [task for task in tasks if task not in found.store]
     fits = sum(task.is_fit for task in tasks)
@@ -106,7 +104,6 @@ class Lines:
         self.tasks, self.work = tasks, max(weight, 1e-9)
 
     def finished(self, task: AbstractTask, outcome: Outcome) -> None:
-        """Count the task; say so unless something was said just before."""
         self.done += 1
         self.work_done += task.weight()
         now = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ilb.logs.messages import counted
 from ilb_paper.claims import Claim
 from ilb_paper.learners import LEARNERS, PAPER, PAPER_WIDE
-from ilb_paper.players import Player
+from ilb_paper.players import AS_RELEASED, Group, Player
 from ilb_paper.plots import Line, PanelGrid, plot_panels
 from ilb_paper.results import HORIZON, Results
 from ilb_paper.settings import AbstractSetting
@@ -21,8 +21,6 @@ from ilb_paper.tasks import AbstractTask
 
 SHOWN_ROUNDS = (20, 100, 500, 2000)
 METRICS = (("mcc", "MCC", 1.0, 2), ("reward_r2", "R²", 1.0, 3), ("best_action", "% best", 100.0, 1))
-AS_RELEASED = ("CPG", "FPG (released)", "FPG-TS (released)")
-"""The algorithms that the paper's figures were made with, and its claims are judged on."""
 JUDGED = (*AS_RELEASED, "MABPrior")
 """Policies that claims speak of: those on the paper's encoder are played with its released width, too."""
 
@@ -43,12 +41,14 @@ class Exhibit(NamedTuple):
     remarks: Sequence[str] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class AbstractExperiment(ABC):
     """One table or figure, by the LaTeX label that it has in the paper, or one of our own."""
 
     label: str
     title: str
-    claims: tuple[Claim, ...]
+    claims: tuple[Claim, ...] = ()
+    remarks: tuple[str, ...] = ()
     horizon: int | None = None
     """Rounds that are played at full size; None where nothing is played for its own sake."""
     shows_parts: ClassVar[bool] = True
@@ -74,23 +74,12 @@ class Panel(NamedTuple):
     setting: AbstractSetting
 
 
-class Group(NamedTuple):
-    """A row of a regret figure: the players that are compared in it."""
-
-    title: str
-    players: tuple[Player, ...]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegretFigure(AbstractExperiment):
     """Cumulative regret: a column for each setting, a row for each group of players."""
 
-    label: str
-    title: str
     panels: tuple[Panel, ...]
     groups: tuple[Group, ...]
-    claims: tuple[Claim, ...] = ()
-    remarks: tuple[str, ...] = ()
     horizon: int = HORIZON
     also: tuple[tuple[AbstractSetting, Player], ...] = ()
     """What claims compare with and the figure does not show."""
@@ -173,16 +162,12 @@ class ScoreRow(NamedTuple):
     paper: tuple[float | None, float | None, float | None] = (None, None, None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScoreTable(AbstractExperiment):
     """Scores of fits beside the paper's."""
 
-    label: str
-    title: str
     header: tuple[str, ...]
     rows: tuple[ScoreRow, ...]
-    claims: tuple[Claim, ...] = ()
-    remarks: tuple[str, ...] = ()
     is_printed: ClassVar[bool] = True
 
     def tasks(self, results: Results) -> list[AbstractTask]:
@@ -213,15 +198,12 @@ def _score_row(row: ScoreRow, results: Results) -> list[str]:
     return [*cells, str(len(seconds)), f"{seconds.mean():.1f}"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Drawing(AbstractExperiment):
     """A figure of another kind: its tasks and how it is drawn are given as functions."""
 
-    label: str
-    title: str
     plan: Callable[[Results], list[AbstractTask]]
     draw: Callable[[Results], Exhibit]
-    claims: tuple[Claim, ...] = field(default=())
     shows_parts: ClassVar[bool] = False
 
     def tasks(self, results: Results) -> list[AbstractTask]:

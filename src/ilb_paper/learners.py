@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ilb.environments import Recorded
+from ilb.environments import Recorded, Recording
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
@@ -37,7 +38,6 @@ Fitted = LatentModel | RecurrentRegression
 PAPER, PAPER_WIDE, OURS, VAE, REGRESSION = "LVM (paper)", "LVM (released width)", "LVM (ours)", "VAE", "Regression"
 VAE_RELEASED, REGRESSION_SORTED = "VAE (released)", "Regression (sorted actions)"
 MEAN_CONTEXTS, TRUE_ENCODER = "mean contexts", "true encoder"
-PREFIXES: tuple[Literal["full", "all"], ...] = ("full", "all")
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,57 @@ class Lesson(NamedTuple):
     effort: float
     encoded: Sequence[Any] = ()
 
+    @property
+    def logs(self) -> list[Logs]:
+        return [recorded.training.logs for recorded in self.recorded]
 
-class Learner(Protocol):
+
+class AbstractLearner(ABC):
     """One way to learn."""
 
-    learns_encoders: ClassVar[bool]
+    learns_encoders: ClassVar[bool] = False
     """Whether it learns encoders, which never see a reward: one from logs with the same contexts will do."""
-    scores_prefixes: ClassVar[bool]
-
-    @property
-    def seconds(self) -> float:
-        """CPU seconds a seed at full size, roughly, for the progress display."""
-        ...
+    scores_prefixes: ClassVar[bool] = False
+    seconds: float
+    """CPU seconds a seed at full size, roughly, for the progress display."""
 
     def recipes(self, setting: AbstractSetting, effort: float) -> Sequence[Any]:
-        """Give all recipes that are followed in a setting."""
-        ...
+        del setting, effort
+        return ()
 
-    def fit(self, lesson: Lesson) -> Learned:
-        """Fit one model for each seed on the logs of its world, and score each on its test logs."""
-        ...
+    @abstractmethod
+    def train(self, lesson: Lesson) -> Sequence[Any]:
+        """Give one model for each seed, trained on the logs of its world."""
+
+    def score(self, model: Any, recorded: Recorded, prefix: Literal["full", "all"]) -> FitScores:
+        del prefix
+        training, test = recorded.training, recorded.test
+        return score_model(model, test.logs, _truth(test), (training.logs, _truth(training)))
 
     def load(self, directory: Path) -> Fitted:
-        """Read a model back."""
-        ...
+        return LatentModel.load(directory)
+
+    def fit(self, lesson: Lesson) -> Learned:
+        """Train, and score each model; the CPU seconds are those of the training."""
+        began = time.process_time()
+        models = self.train(lesson)
+        spent = time.process_time() - began
+        if any(model.provenance is not None and model.provenance.interrupted for model in models):
+            # What training gives back after a Ctrl-C is good for a user, but is not the outcome of a task.
+            raise KeyboardInterrupt
+        pairs = list(zip(models, lesson.recorded, strict=True))
+        scores = [self.score(*pair, "full") for pair in pairs]
+        return Learned(
+            models, scores, spent, [self.score(*pair, "all") for pair in pairs] if self.scores_prefixes else None
+        )
+
+
+def _truth(recording: Recording) -> Truth:
+    return Truth(recording.latents, recording.mean_rewards)
 
 
 @dataclass(frozen=True)
-class LatentLearner:
+class LatentLearner(AbstractLearner):
     """Learn an encoder, then rewards on its encodings; rewards that are not linear in z get a network."""
 
     encoder: Callable[[AbstractSetting, float], EncoderRecipe]
@@ -101,103 +124,52 @@ class LatentLearner:
     """For rewards that are not linear, as in app:nonlinear_reward."""
     seconds: float = 10.0
     learns_encoders: ClassVar[bool] = True
-    scores_prefixes: ClassVar[bool] = False
 
     def recipes(self, setting: AbstractSetting, effort: float) -> tuple[EncoderRecipe, RewardRecipe]:
         reward = LinearRewardRecipe() if setting.linear_rewards else self.network.shortened(effort)
         return self.encoder(setting, effort), reward
 
-    def fit(self, lesson: Lesson) -> Learned:
-        setting, recorded, seeds, effort, encoded = lesson
-        logs, (recipe, reward) = [r.training.logs for r in recorded], self.recipes(setting, effort)
-        began = time.process_time()
-        models = (
-            refit_rewards(encoded, logs, reward=reward, seeds=seeds)
-            if encoded
-            else fit_many(logs, latent_dim=setting.latent_dim, recipe=recipe, reward=reward, seeds=seeds)
-        )
-        return _scored(models, recorded, time.process_time() - began)
-
-    def load(self, directory: Path) -> Fitted:
-        return LatentModel.load(directory)
+    def train(self, lesson: Lesson) -> Sequence[LatentModel]:
+        recipe, reward = self.recipes(lesson.setting, lesson.effort)
+        if lesson.encoded:
+            return refit_rewards(lesson.encoded, lesson.logs, reward=reward, seeds=lesson.seeds)
+        dim = lesson.setting.latent_dim
+        return fit_many(lesson.logs, latent_dim=dim, recipe=recipe, reward=reward, seeds=lesson.seeds)
 
 
 @dataclass(frozen=True)
-class ReferenceLearner:
+class ReferenceLearner(AbstractLearner):
     """Take an encoder that nobody has to learn, and fit rewards on its encodings."""
 
     encoder: Callable[[AbstractSetting, int], Encoder]
     seconds: float = 10.0
-    learns_encoders: ClassVar[bool] = False
-    scores_prefixes: ClassVar[bool] = False
 
-    def recipes(self, setting: AbstractSetting, effort: float) -> Sequence[Any]:
-        del setting, effort
-        return ()
-
-    def fit(self, lesson: Lesson) -> Learned:
-        began = time.process_time()
-        models = [
-            complete_model(self.encoder(lesson.setting, seed), recorded.training.logs)
-            for seed, recorded in zip(lesson.seeds, lesson.recorded, strict=True)
-        ]
-        return _scored(models, lesson.recorded, time.process_time() - began)
-
-    def load(self, directory: Path) -> Fitted:
-        return LatentModel.load(directory)
+    def train(self, lesson: Lesson) -> Sequence[LatentModel]:
+        encoders = (self.encoder(lesson.setting, seed) for seed in lesson.seeds)
+        return [complete_model(encoder, logs) for encoder, logs in zip(encoders, lesson.logs, strict=True)]
 
 
 @dataclass(frozen=True)
-class RecurrentLearner:
+class RecurrentLearner(AbstractLearner):
     """Regress rewards on histories; `histories` says what it is trained on, and it is scored on those as they come."""
 
     histories: Callable[[Logs], Logs]
     seconds: float = 10.0
-    learns_encoders: ClassVar[bool] = False
     scores_prefixes: ClassVar[bool] = True
 
     def recipes(self, setting: AbstractSetting, effort: float) -> tuple[RegressionRecipe]:
         scaling: Scaling = Standardised() if setting.constant_columns else Whitened()
         return (RegressionRecipe(layers=setting.layers, scaling=scaling).shortened(effort),)
 
-    def fit(self, lesson: Lesson) -> Learned:
-        (recipe,), recorded = self.recipes(lesson.setting, lesson.effort), lesson.recorded
-        began = time.process_time()
-        histories = [self.histories(r.training.logs) for r in recorded]
-        models = fit_regression_many(histories, recipe=recipe, seeds=lesson.seeds)
-        spent = time.process_time() - began
-        _refuse_interrupted(models)
-        scores, prefix_scores = (
-            [
-                score_regression(m, r.test.logs, Truth(r.test.latents, r.test.mean_rewards), prefix)
-                for m, r in zip(models, recorded, strict=True)
-            ]
-            for prefix in PREFIXES
-        )
-        return Learned(models, scores, spent, prefix_scores)
+    def train(self, lesson: Lesson) -> Sequence[RecurrentRegression]:
+        (recipe,) = self.recipes(lesson.setting, lesson.effort)
+        return fit_regression_many([self.histories(logs) for logs in lesson.logs], recipe=recipe, seeds=lesson.seeds)
+
+    def score(self, model: RecurrentRegression, recorded: Recorded, prefix: Literal["full", "all"]) -> FitScores:
+        return score_regression(model, recorded.test.logs, _truth(recorded.test), prefix)
 
     def load(self, directory: Path) -> Fitted:
         return RecurrentRegression.load(directory)
-
-
-def _scored(models: Sequence[LatentModel], recorded: Sequence[Recorded], cpu_seconds: float) -> Learned:
-    _refuse_interrupted(models)
-    scores = [
-        score_model(
-            m,
-            r.test.logs,
-            Truth(r.test.latents, r.test.mean_rewards),
-            (r.training.logs, Truth(r.training.latents, r.training.mean_rewards)),
-        )
-        for m, r in zip(models, recorded, strict=True)
-    ]
-    return Learned(models, scores, cpu_seconds)
-
-
-def _refuse_interrupted(models: Sequence[Fitted]) -> None:
-    """Pass a Ctrl-C on: what training gives back then is good for a user, but is not the outcome of a task."""
-    if any(model.provenance is not None and model.provenance.interrupted for model in models):
-        raise KeyboardInterrupt
 
 
 def _paper(setting: AbstractSetting, effort: float, width: int = 1) -> EncoderRecipe:
@@ -224,7 +196,7 @@ def _sorted_by_action(logs: Logs) -> Logs:
     return dataclasses.replace(logs, context=logs.context[order], action=logs.action[order], reward=logs.reward[order])
 
 
-LEARNERS: dict[str, Learner] = {
+LEARNERS: dict[str, AbstractLearner] = {
     PAPER: LatentLearner(_paper),
     PAPER_WIDE: LatentLearner(lambda setting, effort: _paper(setting, effort, width=2)),
     OURS: LatentLearner(_ours, MLPRewardRecipe.decayed(), seconds=2.0),

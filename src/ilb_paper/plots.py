@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -50,7 +51,6 @@ class Line(NamedTuple):
     curve: RegretCurve
 
     def look(self, with_model: bool) -> dict[str, Any]:
-        """Give the plotting arguments; where models differ, the line tells which."""
         policy, model = self.player
         look = look_of(policy)
         if policy in RELEASED_COLOURS:
@@ -120,8 +120,25 @@ def _draw_lines(axis: Axes, lines: Sequence[Line], several_models: bool) -> None
             axis.plot(rounds[-1], median[-1], "o", color=look["color"], markersize=4, clip_on=False, zorder=5)
     horizon = max((int(line.curve.rounds[-1]) for line in lines), default=2)
     axis.set(xscale="log", yscale="log", xlabel="round", xlim=(1, max(horizon, 2)))
+    _write_plain_numbers(axis)
+
+
+def _write_plain_numbers(axis: Axes) -> None:
     for side in (axis.xaxis, axis.yaxis):
         side.set_major_formatter("{x:g}")
+
+
+@contextmanager
+def _row_of_panels(
+    panels: Mapping[str, Any], width: float, height: float, ylabel: str, **legend: Any
+) -> Iterator[tuple[Figure, Sequence[Axes]]]:
+    """Give a figure and the axes of its panels, which share their y axis, and one legend beside them at the end."""
+    with mpl.rc_context(SIZES):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        yield figure, axes
+        axes[0].set_ylabel(ylabel)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, **legend)
 
 
 BoundCase = tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"], Float[np.ndarray, " I"]]
@@ -130,25 +147,19 @@ BoundCase = tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"], Float[np.nda
 
 def plot_bounds(cases: Mapping[str, BoundCase]) -> Figure:
     """Draw regret and bound of every instance against the gap between its two best actions, a panel for each case."""
-    with mpl.rc_context(SIZES):
-        figure = Figure(figsize=(3.1 * len(cases) + 2.6, 3.6), layout="constrained")
-        axes = figure.subplots(1, len(cases), squeeze=False, sharey=True)[0]
+    with _row_of_panels(cases, 3.1 * len(cases) + 2.6, 3.6, "regret", markerscale=4) as (figure, axes):
         for axis, (title, (gap, regret, bound)) in zip(axes, cases.items(), strict=True):
             axis.plot(gap, bound, ".", markersize=3, color=RED, label="bound of thm:regret")
             axis.plot(gap, np.maximum(regret, BOUND_FLOOR), ".", markersize=3, color=BLUE, label="simulated CPG")
             axis.set(xscale="log", yscale="log", xlabel="gap between the two best actions", title=title)
             axis.set_ylim(bottom=BOUND_FLOOR / 1.5)
-            for side in (axis.xaxis, axis.yaxis):
-                side.set_major_formatter("{x:g}")
-        axes[0].set_ylabel("regret")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, markerscale=4)
+            _write_plain_numbers(axis)
     return figure
 
 
 def plot_histogram(
     values: Float[np.ndarray, " N"], density: Callable[[np.ndarray], np.ndarray], bins: int, label: str
 ) -> Figure:
-    """Draw a histogram and the density that it was drawn from."""
     with mpl.rc_context(SIZES):
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         axis = figure.add_subplot()
@@ -164,15 +175,11 @@ def plot_reward_lines(
     at: Float[np.ndarray, " points"], rewards: Mapping[str, Float[np.ndarray, "points K"]], label: str
 ) -> Figure:
     """Draw the expected reward of every action, a panel for each set of rewards."""
-    with mpl.rc_context(SIZES):
-        figure = Figure(figsize=(3.4 * len(rewards) + 1.6, 3.4), layout="constrained")
-        axes = figure.subplots(1, len(rewards), squeeze=False, sharey=True)[0]
+    with _row_of_panels(rewards, 3.4 * len(rewards) + 1.6, 3.4, "expected reward") as (figure, axes):
         for axis, (title, values) in zip(axes, rewards.items(), strict=True):
             for action in range(values.shape[1]):
                 axis.plot(at, values[:, action], label=f"treatment {action}", **SERIES[action % len(SERIES)])
             axis.set(xlabel=label, title=title, xlim=(at[0], at[-1]))
-        axes[0].set_ylabel("expected reward")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
 
@@ -182,9 +189,7 @@ Sweep = Mapping[str, Mapping[float, Estimate]]
 
 def plot_sweeps(sweeps: Mapping[str, Sweep], label: str) -> Figure:
     """Draw a score against several quantities, a panel for each, with bars of one standard error."""
-    with mpl.rc_context(SIZES):
-        figure = Figure(figsize=(3.0 * len(sweeps) + 1.8, 3.0), layout="constrained")
-        axes = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
+    with _row_of_panels(sweeps, 3.0 * len(sweeps) + 1.8, 3.0, label) as (figure, axes):
         for axis, (name, lines) in zip(axes, sweeps.items(), strict=True):
             for look, (learner, points) in zip(SERIES, lines.items(), strict=False):
                 scores = points.values()
@@ -193,6 +198,4 @@ def plot_sweeps(sweeps: Mapping[str, Sweep], label: str) -> Figure:
             axis.set(xscale="log", xlabel=name)
             axis.set_xticks(list(points), [f"{at:g}" for at in points])
             axis.minorticks_off()
-        axes[0].set_ylabel(label)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure

@@ -4,7 +4,7 @@
 
 reads the comparisons in the file, gives every claim its verdict anew, and writes verdicts and counts into the file and
 into the `index.html` beside it; figures and tables stay as they are. It prints the counts, and a table of the claims
-that are undecided. What the file does not hold can't be judged: see `_from_earlier_version`.
+that are undecided.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ def rejudge(file: Path) -> list[Judged]:
 def read_claims(plain: Plain) -> list[Judged]:
     """Read the comparisons of a report; words and marks of the claims are those of the catalogue."""
     stored = plain["claims"]
-    if any("worlds" not in comparison for claim in stored for comparison in claim["comparisons"]):
-        stored = _from_earlier_version(stored, Size(plain["scale"]))
     known = {claim.name: (label, claim) for label, one in EXPERIMENTS.items() for claim in one.claims}
     unknown = [claim["name"] for claim in stored if claim["name"] not in known]
     if unknown:
@@ -59,37 +57,6 @@ def _comparison(plain: Plain) -> Comparison:
     difference, error = (math.nan if plain[key] is None else plain[key] for key in ("difference", "standard_error"))
     freedom = math.inf if plain["freedom"] is None else plain["freedom"]
     return Comparison(plain["says"], difference, error, freedom, tuple(plain["worlds"]))
-
-
-def _from_earlier_version(stored: Sequence[Plain], size: Size) -> list[Plain]:
-    """Read claims of a file that has neither the means of worlds nor degrees of freedom.
-
-    Sign flips can't be applied to it. The degrees of freedom are at least those of the worlds, which are taken. Claims
-    whose evidence has changed since get what the file has of it: MAB plays the same games under any latent noise and
-    counts once; the released width stood among the contrasts; and where our recipe was judged for thm:id_latent, the
-    paper's, if it is there, takes its place. It was not swept, so that one claim is left out.
-    """
-    amended: list[Plain] = []
-
-    def add(name: str, comparisons: list[Plain], contrasts: list[Plain], released_width: Sequence[Plain] = ()) -> None:
-        lists = {"comparisons": comparisons, "released_width": released_width, "contrasts": contrasts}
-        amended.append({"name": name, **lists})
-
-    for claim in stored:
-        name, unknown = claim["name"], {"freedom": len(size.seeds) - 1.0, "worlds": []}
-        comparisons, contrasts = ([{**unknown, **c} for c in claim[kind]] for kind in ("comparisons", "contrasts"))
-        if name == "mab-gets-low-regret-in-the-end":
-            add(name, comparisons[:1], contrasts)
-        elif name == "learned-bias-is-small":
-            add(name, comparisons, contrasts[2:], released_width=contrasts[:2])
-        elif name == "recovery-improves-with-data":
-            add(f"our-{name}", [{**c, "freedom": 4.0} for c in comparisons], contrasts)  # of five fits
-        elif name == "latent-state-is-recovered":
-            add(name, contrasts[:1], contrasts[1:])
-            add("our-recipe-recovers-the-latent-state", comparisons, [])
-        else:
-            add(name, comparisons, contrasts)
-    return amended
 
 
 def _with_verdicts(page: str, judged: Sequence[Judged], size: Size) -> str:
@@ -136,7 +103,6 @@ def undecided_table(judged: Sequence[Judged]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Rejudge the files that are named."""
     for name in arguments:
         judged = rejudge(Path(name))
         tested = {j.claim.name for j in judged}

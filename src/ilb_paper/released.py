@@ -57,7 +57,6 @@ class WidenedBelief(AbstractBelief):
         return self.linear.learn(state, step)
 
     def rewards(self, state: LinearSums, context: Float[Array, " d"]) -> IndependentRewards:
-        """Believe the same means, with wider standard deviations."""
         factor = jax.vmap(cholesky)(self.linear.prior_precision + state.precision)
         log_determinants = 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)))
         # Ridges below one can make the sum of logarithms negative; a widened belief is not narrower than the plain one.

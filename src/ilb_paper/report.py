@@ -45,7 +45,6 @@ class Judged(NamedTuple):
 
     @property
     def shown_verdict(self) -> str:
-        """The verdict, and whether it counts."""
         return self.judgement.verdict if self.claim.counts else f"{self.judgement.verdict} (not counted)"
 
 
@@ -62,7 +61,6 @@ def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> li
 
 
 def _begun(experiment: AbstractExperiment, results: Results) -> bool:
-    """Say whether there is something to show of an experiment."""
     enough = any if experiment.shows_parts else all
     return enough(task in results.store for task in experiment.tasks(results))
 
@@ -97,13 +95,7 @@ def write_report(
         "labels": [experiment.label for experiment in experiments],
         "scale": results.size.scale,
         "claims": plain_claims(judged),
-        "tables": {
-            label: [
-                {"caption": t.caption, "header": list(t.header), "rows": [list(r) for r in t.rows]}
-                for t in exhibit.tables
-            ]
-            for label, exhibit in exhibits.items()
-        },
+        "tables": {label: [table._asdict() for table in shown.tables] for label, shown in exhibits.items()},
     }
     write_json(out / "reproduction.json", plain)
     return judged
@@ -172,7 +164,6 @@ def summarise(judged: Sequence[Judged]) -> list[str]:
 
 
 def write_summary(page: Page, judged: Sequence[Judged], size: Size) -> None:
-    """Write the counts, and all verdicts in one table."""
     if size.effort < 1:
         page.paragraph(
             f"This is a run at scale {size.scale:g}, with shortened logs, training and horizon: it shows that "
@@ -197,7 +188,6 @@ def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, is_regret: bool) -> 
 
 
 def write_claim(page: Page, judged: Judged) -> None:
-    """Write a claim with its verdict, and everything that was compared."""
     _, claim, judgement = judged
     among, wide = len(judgement.comparisons), judgement.released_width
     evidence = [f"{comparison.verdict(among)}: {comparison}" for comparison in judgement.comparisons]
@@ -284,22 +274,9 @@ def plain_claims(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Leave out what is not finite; without degrees of freedom, the quantiles are those of the normal distribution."""
-    return [
-        {
-            "says": c.says,
-            "difference": _finite(c.difference),
-            "standard_error": _finite(c.standard_error),
-            "freedom": _finite(c.freedom),
-            "worlds": list(c.worlds),
-        }
-        for c in comparisons
-    ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    numbers = ("difference", "standard_error", "freedom")
+    return [c._asdict() | {name: None for name in numbers if not math.isfinite(getattr(c, name))} for c in comparisons]
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
-    """Write the numbers of a report."""
     path.write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n")

@@ -45,7 +45,6 @@ class Size:
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The seeds in blocks that are fitted, or played, at once."""
         return tuple(tuple(self.seeds[first : first + BLOCK]) for first in range(0, len(self.seeds), BLOCK))
 
     @property

@@ -162,7 +162,6 @@ def _workers(backend: str, jobs: int, cluster: str | None, compiled: Path) -> It
 
 
 def _is_connected() -> bool:
-    """Say whether the caller has a client of a Dask cluster."""
     from distributed import get_client
 
     try:

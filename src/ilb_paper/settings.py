@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ilb.environments import AbstractDescription, Adcb, Plan, Recorded, Synthetic, UniformLogging, record
+from ilb.environments import Adcb, Plan, Recorded, Synthetic, UniformLogging, record
 from ilb.environments.adcb.world import TREATMENTS
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.perturbed import AbstractPerturbation, perturb
@@ -40,34 +40,33 @@ class AbstractSetting(ABC):
     warm_ridge: ClassVar[float] = 1.0
     """The ridge of a warm start from the logs."""
 
-    world: AbstractDescription
+    world: Any
+    """An `AbstractDescription`, whose fields say what the properties below ask for."""
     plan: Plan = PLAN
     always: tuple[AbstractPerturbation, ...] = ()
     playing: tuple[AbstractPerturbation, ...] = ()
 
     @property
-    @abstractmethod
     def layers(self) -> int:
         """The layers that networks are given: as in the paper, those of the emission."""
+        return int(self.world.layers)
 
     @property
-    @abstractmethod
     def latent_dim(self) -> int:
         """The dimension n that encoders are given."""
+        return int(self.world.latent_dim)
 
     @property
-    @abstractmethod
     def actions(self) -> int:
-        """The number K of actions."""
+        return int(self.world.actions)
 
     @property
-    @abstractmethod
     def reward_std(self) -> float:
         """The standard deviation of reward noise, which the paper tells its online bandits."""
+        return float(self.world.reward_std)
 
     @property
     def linear_rewards(self) -> bool:
-        """Whether rewards are linear in z."""
         return True
 
     @abstractmethod
@@ -84,7 +83,8 @@ class AbstractSetting(ABC):
 
     def clean(self, seed: int) -> AbstractEnvironment:
         """Draw the world of this seed, before anything perturbs it."""
-        return self.world.draw(seed)
+        drawn: AbstractEnvironment = self.world.draw(seed)
+        return drawn
 
     def draw(self, seed: int) -> AbstractEnvironment:
         """Draw the world that logs are recorded in."""
@@ -95,7 +95,6 @@ class AbstractSetting(ABC):
         return perturb(Stream.PERTURBATION.key(seed), self.draw(seed), self.playing)
 
     def record(self, seed: int) -> Recorded:
-        """Record training and test logs in the world of this seed."""
         return _record(self.offline(), seed)
 
     def oracle(self, seed: int) -> LatentModel:
@@ -149,22 +148,6 @@ class SyntheticSetting(AbstractSetting):
     world: Synthetic = SYNTHETIC
 
     @property
-    def layers(self) -> int:
-        return self.world.layers
-
-    @property
-    def latent_dim(self) -> int:
-        return self.world.latent_dim
-
-    @property
-    def actions(self) -> int:
-        return self.world.actions
-
-    @property
-    def reward_std(self) -> float:
-        return self.world.reward_std
-
-    @property
     def linear_rewards(self) -> bool:
         return self.world.reward == "linear"
 
@@ -185,18 +168,8 @@ class AdcbSetting(AbstractSetting):
     constant_columns: ClassVar[bool] = True
     world: Adcb = ADCB
     layers: int = 2
-
-    @property
-    def latent_dim(self) -> int:
-        return 9
-
-    @property
-    def actions(self) -> int:
-        return TREATMENTS
-
-    @property
-    def reward_std(self) -> float:
-        return self.world.reward_std
+    latent_dim: ClassVar[int] = 9
+    actions: ClassVar[int] = TREATMENTS
 
     def clean(self, seed: int) -> AbstractEnvironment:
         del seed

@@ -97,7 +97,6 @@ class Store:
         return about
 
     def get(self, task: AbstractTask) -> Outcome:
-        """Read an outcome with its models, to start another task from."""
         models = (_load_whole(task, directory) for directory in self._model_directories(task))
         return Outcome(self.table(task), tuple(models))
 

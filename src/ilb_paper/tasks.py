@@ -93,11 +93,9 @@ class AbstractTask(ABC):
 
     @property
     def model_seeds(self) -> tuple[int, ...]:
-        """The seeds for which it leaves a model each."""
         return ()
 
     def load_model(self, directory: Path) -> Fitted:
-        """Read one of its models back."""
         raise NotImplementedError(f"{self.title} leaves no model in {directory}")
 
 
@@ -117,7 +115,6 @@ def content_of(task: AbstractTask) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def hash_of(task: AbstractTask) -> str:
-    """Name a task by its content."""
     return hashlib.sha256(json.dumps(content_of(task), sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -251,7 +248,6 @@ class PlayTask(AbstractTask):
         return Outcome(table)
 
     def weight(self) -> float:
-        """Go by rounds, and a second of compiling."""
         return 1 + len(self.seeds) * self.instances * self.horizon * 1.5e-6
 
     @property

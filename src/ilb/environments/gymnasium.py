@@ -232,7 +232,10 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         self._current = episodes, outcome.context
         self._rounds = np.where(taken, self._rounds + 1, 0)
         context, reward, mean, regret = jax.device_get(tuple(outcome))
-        infos = _infos({"mean_reward": mean, "regret": regret}, taken) if taken.any() else {}
+        infos: dict[str, Any] = {}
+        if taken.any():  # Gymnasium's layout: beside each value, under an underscore, which environments have it
+            for name, value in (("mean_reward", mean), ("regret", regret)):
+                infos |= {name: np.array(value, dtype=float), f"_{name}": taken.copy()}
         contexts, rewards = np.array(context, dtype=np.float32), np.array(reward, dtype=float)
         return contexts, rewards, np.zeros(self.num_envs, dtype=bool), self._rounds >= self.horizon, infos
 
@@ -260,11 +263,3 @@ class BanditVectorEnv(VectorEnv[Observation, np.ndarray[Any, Any], np.ndarray[An
         for number in np.flatnonzero(seeded):
             self._words[number] = _words(seeding.np_random(seeds[number])[0])
         return seeded
-
-
-def _infos(values: dict[str, Float[np.ndarray, " envs"]], taken: Bool[np.ndarray, " envs"]) -> dict[str, Any]:
-    """Put each value beside the mask, under an underscore, of the environments that have it (Gymnasium's layout)."""
-    infos: dict[str, Any] = {}
-    for name, value in values.items():
-        infos |= {name: np.array(value, dtype=float), f"_{name}": taken.copy()}
-    return infos

@@ -84,7 +84,6 @@ class Recorded(NamedTuple):
 
     @property
     def world(self) -> AbstractEnvironment:
-        """The world that both were recorded in."""
         return self.training.world
 
     @property

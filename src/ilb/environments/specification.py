@@ -58,7 +58,6 @@ class Plan:
         _check_parameters(self)
 
     def record(self, seed: int, world: AbstractEnvironment) -> Recorded:
-        """Record the training logs and, for other instances, the test logs."""
         logging = (
             draw_confounded_logging(Stream.LOGGING.key(seed), world, self.confounding)
             if self.confounding
@@ -140,11 +139,9 @@ class Specification:
         return Specification(make(**world), replace(WORLDS[name].plan, **plan), **left)
 
     def record(self) -> Recorded:
-        """Draw the world and record in it what is planned."""
         return self.plan.record(self.seed, self.world.draw(self.seed))
 
     def save(self, path: Path) -> None:
-        """Write the specification as JSON."""
         if not self.world.name:
             raise WorldError(f"{type(self.world).__name__} has no name to be saved by: class …(…, name='mine').")
         values = {"environment": self.world.name, "seed": self.seed, **asdict(self.world), **asdict(self.plan)}

@@ -1,8 +1,14 @@
 """fig:z_q_dist_adcb and fig:ATE_a: the amyloid ratio of ADCB's patients, and what treatments give at each ratio."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
+import pyarrow as pa
 from scipy import stats
 
 from ilb.environments.adcb.patients import adcb_population
@@ -13,7 +19,7 @@ from ilb_paper.experiment import Drawing, Exhibit, Table
 from ilb_paper.plots import plot_histogram, plot_reward_lines
 from ilb_paper.results import Results
 from ilb_paper.settings import AdcbSetting
-from ilb_paper.simulation_tasks import LatentSampleTask
+from ilb_paper.tasks import AbstractTask, Outcome
 
 PATIENTS = 20_000
 PRINTED_MEAN = 0.1403
@@ -21,6 +27,29 @@ PUBLISHED = (0.0, 1.95, 2.48, 3.03, 3.20, 2.01, 1.29, 2.69)
 """The average effects of the eight treatments, as the paper prints them."""
 ALLOWED = 0.1
 """How far a mean may be from the published one to count as the same: 3 to 8 % of the effects."""
+
+
+@dataclass(frozen=True)
+class LatentSampleTask(AbstractTask):
+    """Draw the latent states of many instances."""
+
+    kind: ClassVar[str] = "LatentSampleTask"
+    revision: ClassVar[int] = 2
+    title: ClassVar[str] = "latent sample"
+
+    setting: AdcbSetting
+    instances: int
+    seed: int = 0
+
+    def run(self, inputs: Sequence[Outcome]) -> Outcome:
+        del inputs
+        world = self.setting.draw(self.seed)
+        keys = jr.split(jr.key(self.seed), self.instances)
+        states = jax.jit(jax.vmap(lambda key: world.latent_state(world.sample_instance(key))))(keys)
+        return Outcome(pa.table({"z": np.asarray(states)[:, 0].astype(np.float64)}))
+
+    def weight(self) -> float:
+        return 1.0
 
 
 def _task(results: Results) -> LatentSampleTask:
@@ -74,7 +103,6 @@ def _two_modes(results: Results) -> list[Comparison]:
 
 
 def treatment_effects(table: str, z: np.ndarray) -> np.ndarray:
-    """Give the expected reward of every treatment at every z."""
     return np.asarray(jax.vmap(adcb_reward(table))(jnp.asarray(z, jnp.float32)[:, None]), dtype=np.float64)
 
 

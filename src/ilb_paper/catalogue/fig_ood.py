@@ -1,19 +1,17 @@
 """fig:ood and OOD-Plots-2: the mean of U moves at decision time, by a length, and as the released code moves it."""
 
 from ilb.environments import Shift
-from ilb_paper.claims import Claim, grows_more, less_regret, regret_grows
-from ilb_paper.experiment import Group, Panel, RegretFigure
+from ilb_paper.claims import Claim, each, grows_more, less_regret, regret_grows, together
+from ilb_paper.experiment import Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER
-from ilb_paper.lineups import MAB, RECURRENT, on_model
-from ilb_paper.players import ORACLE, Player
+from ilb_paper.players import CPG, FPG, FPG_RELEASED, MAB, ORACLE, RECURRENT, Group, Player, on_model
 from ilb_paper.settings import SyntheticSetting
 
 LENGTHS, AMOUNTS = (1.0, 2.0, 4.0), (0.5, 1.0, 2.0, 4.0)
-SHIFTS = tuple(SyntheticSetting(playing=(Shift(length),)) for length in LENGTHS)
-BY_COORDINATE = tuple(SyntheticSetting(playing=(Shift(amount, "coordinate"),)) for amount in AMOUNTS)
+SHIFTS = [SyntheticSetting(playing=(Shift(length),)) for length in LENGTHS]
+BY_COORDINATE = [SyntheticSetting(playing=(Shift(amount, "coordinate"),)) for amount in AMOUNTS]
 """The released plots call the first three 1, 2 and 4."""
 UNMOVED = SyntheticSetting()
-CPG, FPG, FPG_RELEASED, *_ = on_model(PAPER)
 GROUPS = (
     Group("paper's recipe", (*on_model(PAPER), RECURRENT, MAB)),
     Group("our recipe", (*on_model(OURS), Player("Calibrated", OURS), Player("CPG", ORACLE), MAB)),
@@ -30,10 +28,10 @@ LENGTH = RegretFigure(
             "fpg-beats-cpg-out-of-distribution",
             "Results, second paragraph; app:ood",
             "FPG, which also learns from rewards, does better than CPG out of distribution.",
-            lambda r: [less_regret(r, setting, FPG_RELEASED, CPG) for setting in SHIFTS],
+            each(less_regret, SHIFTS, FPG_RELEASED, CPG),
             remark="As printed, the mean encoding weighs no more than one reward, and FPG has more regret than CPG "
             "wherever the model is good.",
-            contrast=lambda r: [less_regret(r, setting, FPG, CPG) for setting in SHIFTS],
+            contrast=each(less_regret, SHIFTS, FPG, CPG),
         ),
         Claim(
             "lvm-is-more-robust-than-regression-to-shifts",
@@ -44,18 +42,13 @@ LENGTH = RegretFigure(
                 for length, setting in zip(LENGTHS, SHIFTS, strict=True)
                 for better in (CPG, FPG_RELEASED)
             ],
-            contrast=lambda r: [
-                less_regret(r, setting, better, RECURRENT) for setting in SHIFTS for better in (CPG, FPG_RELEASED)
-            ],
+            contrast=each(less_regret, SHIFTS, [CPG, FPG_RELEASED], RECURRENT),
         ),
         Claim(
             "shift-adds-bias",
             "app:ood",
             "The bias of FPG, CPG and the regression grows with the shift.",
-            lambda r: [
-                regret_grows(r, player, SHIFTS[0], SHIFTS[2], "Δz = 4 minus 1")
-                for player in (CPG, FPG_RELEASED, RECURRENT)
-            ],
+            each(regret_grows, [CPG, FPG_RELEASED, RECURRENT], SHIFTS[0], SHIFTS[2], "Δz = 4 minus 1"),
         ),
     ),
     remarks=(
@@ -80,15 +73,11 @@ COORDINATES = RegretFigure(
             "lvm-beats-regression-in-every-shift",
             "app:ood",
             "LVM-based policies outperform the regression in every case, and FPG generalises better than CPG.",
-            lambda r: (
-                [
-                    less_regret(r, setting, better, RECURRENT)
-                    for setting in BY_COORDINATE
-                    for better in (CPG, FPG_RELEASED)
-                ]
-                + [less_regret(r, setting, FPG_RELEASED, CPG) for setting in BY_COORDINATE]
+            together(
+                each(less_regret, BY_COORDINATE, [CPG, FPG_RELEASED], RECURRENT),
+                each(less_regret, BY_COORDINATE, FPG_RELEASED, CPG),
             ),
-            contrast=lambda r: [less_regret(r, setting, FPG, CPG) for setting in BY_COORDINATE],
+            contrast=each(less_regret, BY_COORDINATE, FPG, CPG),
         ),
     ),
 )

@@ -135,7 +135,6 @@ class Biomarkers(eqx.Module):
 
 
 def adcb_biomarkers() -> Biomarkers:
-    """Read the measurements from the file of parameters."""
     numbers = adcb_parameters()
     share = numbers["share_function"]
     return Biomarkers(

@@ -66,7 +66,6 @@ class AdcbPopulation(eqx.Module):
     marital: Float[Array, "2 5"]
 
     def sample(self, key: PRNGKeyArray) -> AdcbPatient:
-        """Draw a patient."""
         key_z, key_sex, key_race, key_ethnicity, key_age, key_apoe4, key_education, key_marital = jr.split(key, 8)
         sex = jr.bernoulli(key_sex, self.male).astype(jnp.int32)
         race, ethnicity = _draw(key_race, self.race), _draw(key_ethnicity, self.ethnicity)
@@ -88,7 +87,6 @@ class AdcbPopulation(eqx.Module):
 
     @property
     def z_std(self) -> Float[Array, ""]:
-        """The standard deviation of z over patients."""
         return jnp.sqrt(self.z_weights @ (self.z_stds**2 + (self.z_means - self.z_mean) ** 2))
 
     def _sample_z(self, key: PRNGKeyArray) -> Float[Array, ""]:
