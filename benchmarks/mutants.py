@@ -29,20 +29,20 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "mutants.json"
 
 TESTS: dict[str, str] = {
-    "online/arms.py": "test_arm_policies",
-    "online/cholesky.py": "test_cholesky",
-    "online/discrete.py": "test_discrete_policies",
-    "online/evidence.py": "test_latent_beliefs test_arm_policies",
-    "online/latent.py": "test_latent_beliefs",
-    "online/linear.py": "test_linear_policies",
-    "online/policy.py": "test_arm_policies test_latent_beliefs",
-    "online/roster.py": "test_policies",
-    "offline/encoders/tied.py": "test_contrastive",
-    "offline/rewards/linear.py": "test_reward_model",
-    "offline/rewards/mlp.py": "test_mlp_reward",
-    "offline/rewards/recipe.py": "test_reward_model",
-    "models/latent.py": "test_model_file test_latent_beliefs",
-    "models/storage.py": "test_model_file",
+    "online/arms.py": "test_arm_policies.py",
+    "online/cholesky.py": "test_cholesky.py",
+    "online/discrete.py": "test_discrete_policies.py",
+    "online/evidence.py": "test_latent_beliefs.py test_arm_policies.py",
+    "online/latent.py": "test_latent_beliefs.py",
+    "online/linear.py": "test_linear_policies.py",
+    "online/policy.py": "test_arm_policies.py test_latent_beliefs.py",
+    "online/roster.py": "test_policies.py",
+    "offline/encoders/tied.py": "test_contrastive.py",
+    "offline/rewards/linear.py": "test_reward_model.py",
+    "offline/rewards/mlp.py": "test_mlp_reward.py",
+    "offline/rewards/recipe.py": "test_reward_model.py",
+    "models/latent.py": "test_model_file.py test_latent_beliefs.py",
+    "models/storage.py": "test_model_file.py",
 }
 """The files of tests that concern each module; the examples in its own docstrings are run as well."""
 
@@ -51,37 +51,37 @@ KNOWN: dict[str, tuple[str, str, str, str]] = {
         "offline/encoders/vae.py",
         "self.beta * jax.vmap(divergence_from_prior)",
         "jax.vmap(divergence_from_prior)",
-        "test_vae",
+        "test_vae.py::test_beta_weighs_the_divergence_from_the_prior",
     ),
     "the paper's recipe throws its first stage away": (
         "offline/encoders/paper.py",
         "FreeParams(networks, head.params)",
         "FreeParams(networks, stack(heads))",
-        "test_encoder_recipes",
+        "test_encoder_recipes.py::test_the_papers_second_stage_starts_from_the_head_of_the_first",
     ),
     "the best dimension is taken, not the smallest within one standard error of it": (
         "offline/choice.py",
         "if mean - means[best] <= error",
         "if mean == means[best]",
-        "test_dimension",
+        "test_dimension.py::test_the_smallest_dimension_within_one_standard_error_of_the_best_is_chosen",
     ),
     "leftover variance does not make up for fitted coefficients": (
         "offline/rewards/recipe.py",
         "len(residual) / max(len(residual) - parameters, 1)",
         "1.0",
-        "test_reward_model",
+        "test_reward_model.py::test_leftover_variance_makes_up_for_the_coefficients_that_were_fitted",
     ),
     "fit stores the population's covariance as that of encodings": (
         "offline/fit.py",
         "jnp.asarray(scatter.encoding_covariance, ",
         "jnp.asarray(scatter.population_covariance, ",
-        "test_fit",
+        "test_fit.py",
     ),
     "fit stores no leftover variance": (
         "offline/fit.py",
         "jnp.asarray(fitted.leftover_variance, ",
         "jnp.asarray(0.0, ",
-        "test_fit",
+        "test_fit.py",
     ),
 }
 """Mistakes that are easily made and must be noticed: file, code, what stands there by mistake, tests."""
@@ -244,7 +244,9 @@ class Bench:
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)
-            files = [f"tests/{name}.py" for name in tests.split()] + [f"src/ilb/{module}"]
+            files = [f"tests/{name}" for name in tests.split()]
+            if module in TESTS:
+                files.append(f"src/ilb/{module}")
             # Plain asserts: what was imported before the fork can't be rewritten any more.
             os._exit(
                 int(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow", *files]))

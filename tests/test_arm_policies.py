@@ -12,7 +12,16 @@ from ilb.environments import Adcb, draw_world
 from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
-from ilb.online.policy import BeliefPolicy, Thompson
+from ilb.online.policy import (
+    PROPENSITY_POINTS,
+    AbstractRewards,
+    BeliefPolicy,
+    IndependentRewards,
+    IndependentThompson,
+    Thompson,
+    UpperConfidence,
+    probability_best,
+)
 from ilb.simulation import simulate
 from ilb.types import Step
 
@@ -225,6 +234,70 @@ def test_mab_settles_on_the_best_action():
 
     actions = np.asarray(play(jr.split(jr.key(0), 50)))
     assert np.mean(actions[:, 200:] == 1) > 0.95
+
+
+# Rules
+
+
+class Tied(AbstractRewards):
+    """Two actions whose rewards are the same number, and a third that pays nothing."""
+
+    def mean(self):
+        return jnp.array([1.0, 1.0, 0.0])
+
+    def std(self):
+        return jnp.array([2.0, 2.0, 0.0])
+
+    @property
+    def noise_size(self):
+        return 1
+
+    def at(self, noise):
+        return self.mean() + self.std() * noise
+
+
+def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations():
+    values = UpperConfidence(1.5).values(jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5])))
+    np.testing.assert_allclose(values, [1 + 1.5 * 2, 2 + 1.5 * 0.5])
+
+
+def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common():
+    draws = np.asarray(jax.vmap(lambda key: IndependentThompson().values(key, Tied()))(jr.split(jr.key(0), 10_000)))
+    np.testing.assert_allclose(draws.mean(axis=0), Tied().mean(), atol=4 * 2 / 100)
+    np.testing.assert_allclose(draws.std(axis=0), Tied().std(), rtol=0.03)
+    assert abs(np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]) < 4 / 100
+    joint = np.asarray(jax.vmap(lambda key: Thompson().values(key, Tied()))(jr.split(jr.key(0), 100)))
+    np.testing.assert_array_equal(joint[:, 0], joint[:, 1])
+
+
+def test_the_probability_of_being_best_is_that_of_a_normal_difference():
+    rewards = IndependentRewards(jnp.array([0.3, -0.2, 9.0]), jnp.array([1.0, 2.0, 1.0]))
+    found = probability_best(rewards, jnp.array([True, True, False]))
+    better = stats.norm.cdf(0.5 / np.sqrt(5.0))
+    # Points that come in pairs err less than 500 independent ones would.
+    np.testing.assert_allclose(found, [better, 1 - better, 0], atol=4 * np.sqrt(0.25 / PROPENSITY_POINTS))
+
+
+def test_the_points_behind_propensities_are_five_hundred_and_mirror_each_other():
+    alike = IndependentRewards(jnp.zeros(2), jnp.ones(2))
+    np.testing.assert_allclose(probability_best(alike, jnp.ones(2, bool)), [0.5, 0.5], atol=1e-6)
+    shares = np.asarray(
+        probability_best(IndependentRewards(jnp.zeros(3), jnp.array([1.0, 2.0, 3.0])), jnp.ones(3, bool))
+    )
+    np.testing.assert_allclose(shares * 500, np.round(shares * 500), atol=1e-3)
+    assert np.gcd.reduce(np.round(shares * 500).astype(int)) == 1
+
+
+def test_actions_that_tie_share_their_points():
+    shares = probability_best(Tied(), jnp.ones(3, bool))
+    assert shares[0] == shares[1]
+    assert float(shares.sum()) == pytest.approx(1)
+    assert float(shares[2]) == pytest.approx(stats.norm.cdf(-0.5), abs=0.08)
+
+
+def test_separate_draws_are_best_as_often_as_independent_rewards_are():
+    shares = IndependentThompson().propensities(jr.key(0), Tied(), jnp.array([True, True, False]))
+    np.testing.assert_allclose(shares, [0.5, 0.5, 0], atol=1e-6)
 
 
 # Compiled programs

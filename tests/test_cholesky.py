@@ -21,6 +21,7 @@ def test_factors_and_solves_agree_with_lapack(size):
     vectors = rng.normal(size=(3, size)).astype(np.float32)
     factors = jax.jit(jax.vmap(cholesky))(matrices)
     np.testing.assert_allclose(factors, np.linalg.cholesky(np.asarray(matrices, np.float64)), rtol=1e-4, atol=1e-4)
+    assert np.all(np.triu(factors, 1) == 0)
     for solve, turned in ((solve_lower, factors), (solve_upper, factors.transpose(0, 2, 1))):
         solved = jax.jit(jax.vmap(solve))(factors, vectors)
         np.testing.assert_allclose(np.einsum("bij,bj->bi", turned, solved), vectors, atol=1e-4)

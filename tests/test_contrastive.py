@@ -13,7 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.networks import Affine, MaxoutMLP
+from ilb.networks import Affine, MaxoutMLP, padded_size
 from ilb.offline.encoders.tied import (
     Batch,
     TiedContrast,
@@ -85,6 +85,48 @@ def test_the_truth_is_where_the_loss_is_lowest():
         (1.0, 0.0, -3.0),
     ]:
         assert float(loss(scale, truth[1] + shift, truth[2] + log_precision)) > best
+
+
+def test_the_numbers_of_the_recipes_are_those_that_were_measured():
+    """Recorded results were made with these: a change of any is a change of numbers."""
+    default, deep = TiedRecipe(), TiedRecipe.deep()
+    for recipe, layers, steps in ((default, 3, 1200), (deep, 4, 3000)):
+        assert (recipe.layers, recipe.width, recipe.instances_per_batch, recipe.rows_per_instance) == (
+            layers,
+            4,
+            32,
+            32,
+        )
+        assert (recipe.validation_share, recipe.ample_rows) == (0.1, 10_000)
+        assert recipe.training == Schedule(steps=steps, optimiser=CosineAdam(0.03), score_every=100)
+
+
+def test_histories_are_laid_out_end_to_end_and_padded_with_nothing():
+    context = np.arange(12, dtype=np.float32).reshape(6, 2)
+    histories = pad_histories(context, np.array([1, 3, 2]), (40, 9))
+    rows, instances = padded_size(40), padded_size(9)
+    assert (histories.context.shape, histories.start.shape, int(histories.instances)) == ((rows, 2), (instances,), 3)
+    np.testing.assert_array_equal(histories.start[:3], [0, 1, 4])
+    np.testing.assert_array_equal(histories.length, [1, 3, 2] + [0] * (instances - 3))
+    np.testing.assert_array_equal(histories.context[:6], context)
+    assert not histories.context[6:].any()
+    assert pad_histories(context, np.array([1, 3, 2])).context.shape[0] == padded_size(6)
+
+
+@pytest.mark.parametrize(
+    ("instances", "rows", "held"), [(14, 5, 0), (16, 5, 2), (40, 5, 4), (40, 250, 0), (40, 249, 4)]
+)
+def test_instances_are_held_out_unless_there_are_very_few_or_ample_rows(instances, rows, held):
+    assert TiedRecipe()._held_out(contexts_only(np.zeros((instances, rows, 1)))) == held
+
+
+@pytest.mark.parametrize(
+    ("instances", "rows", "batch"),
+    [(500, 100, (32, 32)), (500, 32, (32, 32)), (500, 8, (128, 8)), (500, 2, (500, 2)), (20, 8, (20, 8))],
+)
+def test_a_batch_has_the_same_number_of_rows_whatever_the_length_of_histories(instances, rows, batch):
+    loss = TiedRecipe()._loss([contexts_only(np.zeros((instances, rows, 1)))])
+    assert (loss.instances, loss.rows) == batch
 
 
 @settings(max_examples=30, deadline=None)

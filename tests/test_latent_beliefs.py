@@ -65,6 +65,19 @@ def evidence_of(encodings, actions, rewards):
     return evidence
 
 
+def test_evidence_is_the_sums_of_a_plain_loop(past):
+    encodings, actions, rewards = past
+    evidence = evidence_of(*past)
+    assert evidence.rounds == len(encodings)
+    np.testing.assert_allclose(evidence.encoding_sum, encodings.sum(axis=0), rtol=1e-5)
+    for a in range(ACTIONS):
+        earned = rewards[actions == a]
+        assert evidence.rewards.pulls[a] == len(earned)
+        assert evidence.rewards.reward_sum[a] == pytest.approx(earned.sum(), abs=1e-5)
+        assert evidence.rewards.means()[a] == pytest.approx(earned.sum() / max(len(earned), 1), abs=1e-5)
+        assert evidence.reward_square_sum[a] == pytest.approx(np.sum(earned**2), abs=1e-5)
+
+
 def brute_force(loss):
     found = minimize(loss, np.zeros(DIM), method="BFGS", options={"gtol": 1e-9})
     return found.x
@@ -216,3 +229,27 @@ def test_cpg_runs_on_rewards_that_are_not_linear():
     world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
     history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
     assert history.optimal_share(150).value > 0.85
+
+
+def test_a_population_without_width_and_rewards_without_noise_count_as_very_narrow(model, past):
+    """A population has at least 1e-4 of the noise of encodings, a reward 1e-4 of the variance of expected rewards."""
+    where = lambda m: (m.noise.population_covariance, m.noise.reward_variance)  # noqa: E731
+    W, theta = np.asarray(model.noise.encoding_covariance, np.float64), np.asarray(model.reward.theta, np.float64)
+    narrow = 1e-4 * W
+    noise = 1e-4 * np.mean(np.diag(theta @ narrow @ theta.T))
+    exact = eqx.tree_at(where, model, (jnp.zeros((DIM, DIM)), jnp.zeros(ACTIONS)))
+    stated = eqx.tree_at(where, model, (jnp.asarray(narrow, jnp.float32), jnp.full(ACTIONS, noise, jnp.float32)))
+    first, second = (CalibratedBelief(each) for each in (exact, stated))
+    np.testing.assert_allclose(first.prior_precision, second.prior_precision, rtol=1e-3)
+    np.testing.assert_allclose(first.reward_variance, second.reward_variance, rtol=1e-3)
+    believed = first.rewards(evidence_of(*past), jnp.zeros(DIM))
+    assert np.all(np.isfinite(believed.mean()))
+    assert np.all(believed.std() > 0)
+
+
+def test_actions_that_all_pay_the_same_for_certain_are_believed_to(model, past):
+    where = lambda m: (m.reward.theta, m.noise.reward_variance, m.noise.leftover_variance)  # noqa: E731
+    flat = eqx.tree_at(where, model, (jnp.zeros((ACTIONS, DIM)), jnp.zeros(ACTIONS), jnp.asarray(0.0)))
+    believed = CalibratedBelief(flat).rewards(evidence_of(*past), jnp.zeros(DIM))
+    np.testing.assert_allclose(believed.mean(), flat.reward.intercept, rtol=1e-5)
+    np.testing.assert_allclose(believed.std(), 0, atol=1e-5)

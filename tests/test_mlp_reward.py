@@ -19,7 +19,7 @@ from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import LinearRewardRecipe
-from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss
+from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _units, _warn_of_unseen_actions
 from ilb.offline.rewards.recipe import Cells, RewardTask, reward_cells
 from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
@@ -267,3 +267,38 @@ def test_the_recipe_for_few_instances_differs_in_its_decay_alone():
     assert decayed.training.optimiser == Adam(1e-3, 1e-2)
     assert printed.training.optimiser == Adam(1e-3, 1e-4)
     assert (printed.hidden, printed.slope) == (decayed.hidden, decayed.slope)
+
+
+def test_the_recipe_is_the_printed_one_with_the_widths_of_the_released_code():
+    recipe = MLPRewardRecipe()
+    assert (recipe.hidden, recipe.slope, recipe.batch, recipe.validation_share) == ((10, 20, 40), 0.01, 512, 0.1)
+    for training in (recipe.training, MLPRewardRecipe.decayed().training):
+        assert (training.steps, training.score_every, training.patience) == (20_000, 100, 10)
+
+
+@pytest.mark.parametrize(("instances", "held"), [(14, 0), (16, 2), (24, 2), (26, 3), (100, 10)])
+def test_a_tenth_of_the_instances_is_held_out_and_never_a_single_one(instances, held):
+    assert MLPRewardRecipe()._hold_out(jr.key(0), instances).sum() == held
+
+
+def test_rewards_are_standardised_by_their_rows():
+    rows, mean = np.array([1, 3]), np.array([2.0, 6.0])
+    cells = Cells(np.array([0, 1]), np.array([0, 1]), rows, mean, np.zeros(2))
+    task = RewardTask(np.array([[0.0], [2.0]]), cells, range(2), np.eye(1), np.array([1, 3]))
+    units = _units(task)
+    assert (units.centre, units.spread) == pytest.approx((5.0, np.sqrt(3.0)))
+    constant = _units(task._replace(cells=cells._replace(mean=np.full(2, 5.0))))
+    assert (constant.centre, constant.spread) == pytest.approx((5.0, 5e-6))
+    nothing = _units(task._replace(cells=cells._replace(mean=np.zeros(2))))
+    assert (nothing.centre, nothing.spread) == pytest.approx((0.0, 1e-12))
+
+
+@pytest.mark.parametrize(("unseen", "dots"), [(5, False), (6, True)])
+def test_no_more_than_five_actions_without_rewards_are_listed(unseen, dots):
+    cells = Cells(np.zeros(1, int), np.zeros(1, int), np.ones(1, int), np.ones(1), np.zeros(1))
+    task = RewardTask(np.zeros((1, 1)), cells, [f"drug {a}" for a in range(1 + unseen)], np.eye(1), np.ones(1, int))
+    with pytest.warns(RareActionWarning) as caught:
+        _warn_of_unseen_actions(task)
+    text = str(caught[0].message)
+    assert text.count("'drug ") == 5
+    assert ("'drug 5', ...." in text) == dots

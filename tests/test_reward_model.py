@@ -12,8 +12,8 @@ from ilb.environments import GaussianNoise, draw_confounded_logging, draw_world,
 from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
-from ilb.offline.rewards.linear import fit_linear_reward
-from ilb.offline.rewards.recipe import reward_cells
+from ilb.offline.rewards.linear import _prior, fit_linear_reward
+from ilb.offline.rewards.recipe import Cells, measure_leftover_variance, measure_reward_variance, reward_cells
 
 
 class Case(NamedTuple):
@@ -449,3 +449,89 @@ def test_a_constant_encoding_is_harmless():
     first, second = (fit_linear_reward(encodings, cells, range(3)) for encodings in (case.z, padded))
     np.testing.assert_allclose(predictions(first, case.z), predictions(second, padded), atol=1e-4)
     assert np.all(np.isfinite(second.reward.standard_errors))
+
+
+# By hand
+
+
+def cells_by_hand(rows, mean, deviation, action=None):
+    action = np.zeros(len(rows), int) if action is None else np.array(action)
+    return Cells(np.arange(len(rows)), action, np.array(rows), np.array(mean), np.array(deviation))
+
+
+def test_the_variance_of_an_action_is_shrunk_to_the_pooled_one_by_ten_rows():
+    cells = cells_by_hand([3, 2, 5], [0.0] * 3, [4.0, 1.0, 20.0], action=[0, 0, 1])
+    groups = [np.array([0, 1]), np.array([2]), np.array([], int)]
+    pooled = 25.0 / 7  # 2 + 1 + 4 degrees of freedom
+    expected = [(5 + 10 * pooled) / (3 + 10), (20 + 10 * pooled) / (4 + 10), pooled]
+    np.testing.assert_allclose(measure_reward_variance(cells, groups, unexplained=99.0), expected)
+
+
+def test_without_repeated_actions_noise_is_what_the_model_leaves_unexplained():
+    cells = cells_by_hand([1, 1], [0.0, 1.0], [0.0, 0.0])
+    np.testing.assert_allclose(measure_reward_variance(cells, [np.arange(2)], unexplained=0.7), [0.7])
+    np.testing.assert_allclose(measure_reward_variance(cells, [np.arange(2)], unexplained=0.0), [1e-12])
+    once = cells_by_hand([2, 1], [0.0, 1.0], [0.5, 0.0])
+    np.testing.assert_allclose(measure_reward_variance(once, [np.arange(2)], unexplained=0.7), [0.5])
+
+
+def test_leftover_variance_is_the_weighted_excess_of_squared_residuals():
+    cells = cells_by_hand([2, 4, 1], [0.0] * 3, [0.0] * 3, action=[0, 1, 1])
+    residual, variance, blur = np.array([1.0, -2.0, 0.5]), np.array([0.6, 0.8]), np.array([0.1, 0.0, 0.2])
+    expected = np.array([0.6 / 2 + 0.1, 0.8 / 4, 0.8 + 0.2])
+    for parameters, inflation in ((0, 1.0), (1, 1.5), (3, 3.0)):
+        excess = np.average(inflation * np.array([1.0, 4.0, 0.25]) - expected, weights=1 / expected)
+        found = measure_leftover_variance(cells, residual, variance, blur, parameters)
+        assert found == pytest.approx(excess)
+    assert measure_leftover_variance(cells, 0.1 * residual, variance, blur, 0) == 0
+
+
+def test_the_prior_of_rare_actions_is_the_spread_of_the_others():
+    cells = cells_by_hand([1, 3], [0.0, 4.0], [0.0, 0.0])
+    coefficients = np.array([[1.0, 2.0, 5.0], [3.0, 2.0, 9.0]])
+    mean, covariance = _prior(coefficients, cells)
+    np.testing.assert_allclose(mean, [2.0, 2.0, 7.0])
+    floor = 1e-3 * 4.0  # of the variance of rewards, for the slope that does not vary
+    np.testing.assert_allclose(covariance, np.diag([(2 + floor) / 2, (2 + floor) / 2, 8.0]))
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_without_two_actions_to_compare_the_prior_is_the_mean_reward_and_its_spread(known):
+    cells = cells_by_hand([1, 3], [0.0, 4.0], [0.0, 0.0])
+    mean, covariance = _prior(np.ones((known, 3)), cells)
+    np.testing.assert_allclose(mean, [0.0, 0.0, 3.0])
+    np.testing.assert_allclose(covariance, 4.0 * np.eye(3))
+    constant = cells_by_hand([1, 3], [2.0, 2.0], [0.0, 0.0])
+    np.testing.assert_allclose(_prior(np.ones((known, 3)), constant)[1], 1e-12 * np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("rows", "instances", "rare"), [(15, 6, False), (14, 6, True), (20, 5, True), (15, 7, False), (16, 6, False)]
+)
+def test_an_action_is_rare_below_five_rows_a_coefficient_or_two_instances_a_coefficient(rows, instances, rare):
+    """With two latent dimensions there are three coefficients, so 15 rows of 6 instances are just enough."""
+    rng = np.random.default_rng(21)
+    case = draw_case(rng, instances=40, actions=3)
+    often = [(i, a, 4) for i in range(40) for a in (0, 1)]
+    seldom = [(i, 2, rows // instances + (i < rows % instances)) for i in range(instances)]
+    instance, action, count = np.array(often + seldom).T
+    cells = Cells(instance, action, count, case.values[instance, action], np.ones(len(count)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit_linear_reward(case.z, cells, range(3))
+    assert bool(caught) == rare
+
+
+@pytest.mark.parametrize(("rare", "more"), [(5, ""), (6, " and 1 more"), (8, " and 3 more")])
+def test_no_more_than_five_rare_actions_are_listed(rare, more):
+    rng = np.random.default_rng(22)
+    case = draw_case(rng, instances=40, actions=10)
+    often = [(i, a, 4) for i in range(40) for a in (0, 1)]
+    seldom = [(i, 2 + i, 1) for i in range(rare)]
+    instance, action, count = np.array(often + seldom).T
+    cells = Cells(instance, action, count, case.values[instance, action], np.ones(len(count)))
+    with pytest.warns(RareActionWarning) as caught:
+        fit_linear_reward(case.z, cells, [f"drug {a}" for a in range(2 + rare)])
+    text = str(caught[0].message)
+    assert text.count("rows of 1 instance") == 5
+    assert f"{more}. They are shrunk" in text
