@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from ilb.environments import Adcb, draw_world
 from ilb.models.baselines import RewardScale
-from ilb.models.latent import LatentModel
+from ilb.models.latent import LatentModel, Provenance
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
 from ilb.online.policy import (
     PROPENSITY_POINTS,
@@ -313,7 +313,9 @@ def test_a_refitted_model_or_another_variance_runs_in_the_same_program():
 
     for seed in (0, 1):
         oracle = draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).oracle()
-        labelled = LatentModel(oracle.encoder, oracle.reward, oracle.noise, provenance=f"fit {seed}")
+        labelled = LatentModel(
+            oracle.encoder, oracle.reward, oracle.noise, provenance=Provenance("1", seed, {}, rows=1, instances=1)
+        )
         policy = mab_prior(labelled)
         decide(policy, policy.init())
     assert len(traces) == 1

@@ -274,7 +274,7 @@ def test_other_numbers_run_in_the_same_program(logs):
         traces.append(None)
         return policy.decide(jr.key(0), policy.init(), jnp.ones(DIM), EVERYTHING)
 
-    for ridge, noise_std in ((1.0, 0.5), (2, 1), (0.5, np.float64(2.0))):
+    for ridge, noise_std in ((1.0, 0.5), (2.0, 1), (0.5, np.float64(2.0))):
         decide(lin_ts(ACTIONS, DIM, noise_std, ridge, inflation=noise_std))
         decide(warm_lin_ts(fit_context_regression(logs, ridge), noise_std))
     assert len(traces) == 1  # a cold start is a warm start from no logs

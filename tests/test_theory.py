@@ -263,7 +263,7 @@ def fpg_errors(runs, bias):
 
     def error(key):
         key_contexts, key_rewards = jr.split(key)
-        contexts = z + bias + jr.normal(key_contexts, (ROUNDS, 3)) @ half.T
+        contexts = (z + bias)[None] + jr.normal(key_contexts, (ROUNDS, 3)) @ half.T
         noise = jnp.sqrt(REWARD_VARIANCE[actions]) * jr.normal(key_rewards, (ROUNDS - 1,))
         history = Step(contexts[:-1], actions, (THETA @ z + intercept)[actions] + noise)
 

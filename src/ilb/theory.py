@@ -174,8 +174,8 @@ def fpg_estimator(
     [[0.0625, 0.0], [0.0, 0.25]]
     """
     theta, counts = jnp.asarray(theta), jnp.asarray(pulls, dtype=float)
-    bias_map = jnp.linalg.inv(jnp.eye(theta.shape[1]) + (theta.T * counts) @ theta)
-    noise = encoding_covariance / rounds + (theta.T * (counts * jnp.asarray(reward_variance))) @ theta
+    bias_map = jnp.linalg.inv(jnp.eye(theta.shape[1]) + (theta.T * counts[None]) @ theta)
+    noise = encoding_covariance / rounds + (theta.T * (counts * jnp.asarray(reward_variance))[None]) @ theta
     return FPGEstimate(bias_map, bias_map @ noise @ bias_map)
 
 

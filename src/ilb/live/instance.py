@@ -6,7 +6,7 @@ import operator
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 import jax.numpy as jnp
 import numpy as np
@@ -65,13 +65,15 @@ class LiveInstance:
         with self._lock:
             self.forget(self.decide(context))
 
-    def forget(self, decision: Decision | int) -> None:
+    def forget(self, decision: Decision | SupportsIndex) -> None:
         """Stop waiting for the reward of a decision: it was not carried out, or its outcome will never be known."""
         with self._lock:
             number, _ = self._waiting(decision)
             del self._pending[number]
 
-    def learn(self, decision: Decision | int, reward: float, *, action: Hashable | None = None) -> None:
+    def learn(
+        self, decision: Decision | SupportsIndex, reward: SupportsFloat, *, action: Hashable | None = None
+    ) -> None:
         """Take in the reward of a decision, given as itself or by its number.
 
         `action` is what was really done, where that was something other than the decision.
@@ -95,7 +97,7 @@ class LiveInstance:
         with self._lock:
             return write_memory(self._bound, Memory(self.label, self._state, self._seen, self._pending))
 
-    def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
+    def _waiting(self, decision: Any) -> tuple[int, Pending]:
         """Find an open decision, by itself or by its number, and make sure that it is the one that is meant."""
         if isinstance(decision, Decision):
             if decision.instance != self.label:
@@ -126,7 +128,7 @@ class LiveInstance:
         return np.array([*self._stream, self._seen], dtype=np.uint32)
 
     def _book(
-        self, state: Vector, numbers: Float[np.ndarray, " 1+4K"], row: np.ndarray, mask: Bool[np.ndarray, " K"]
+        self, state: Vector, numbers: Float[np.ndarray, " numbers"], row: np.ndarray, mask: Bool[np.ndarray, " K"]
     ) -> Decision:
         """Keep the state that a compiled decision left, and put its numbers into words."""
         number, action, actions = self._seen, int(numbers[0]), self._bound.schema.actions

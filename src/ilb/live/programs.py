@@ -69,7 +69,7 @@ def unpack(packing: Packing, vector: Float[Array, " size"]) -> PyTree:
     return jax.tree.unflatten(packing.structure, leaves)
 
 
-Vector = Float[Array, " size"]
+Vector = Float[Array, " _"]
 
 
 def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:

@@ -65,7 +65,7 @@ def _cholesky_by_columns(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     rows = jnp.arange(matrix.shape[0])
 
     def fill(j: Int[Array, ""], factor: Float[Array, "n n"]) -> Float[Array, "n n"]:
-        left = matrix[:, j] - jnp.sum(factor * factor[j], axis=1)
+        left = matrix[:, j] - jnp.sum(factor * factor[j][None], axis=1)
         return factor.at[:, j].set(jnp.where(rows >= j, left * jax.lax.rsqrt(left[j]), 0))
 
     return jnp.asarray(jax.lax.fori_loop(0, matrix.shape[0], fill, jnp.zeros_like(matrix)))

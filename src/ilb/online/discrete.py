@@ -43,7 +43,7 @@ class MixtureRewards(AbstractRewards):
         return self.probabilities() @ self.rows
 
     def std(self) -> Float[Array, " K"]:
-        return jnp.sqrt(self.probabilities() @ (self.rows - self.mean()) ** 2)
+        return jnp.sqrt(self.probabilities() @ (self.rows - self.mean()[None]) ** 2)
 
     @property
     def noise_size(self) -> int:
@@ -72,7 +72,7 @@ class DiscreteBelief(AbstractBelief):
         del context
         # Distances to the mean reward, not to each reward: the rest is the same for all states, and is where float32
         # would lose what tells them apart.
-        distance = (state.means() - self.states.mean_rewards) ** 2
+        distance = (state.means()[None] - self.states.mean_rewards) ** 2
         log_likelihood = -distance @ (state.pulls / (2 * self.states.reward_variance))
         return MixtureRewards(jnp.log(self.states.weights) + log_likelihood, self.states.mean_rewards)
 

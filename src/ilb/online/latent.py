@@ -82,7 +82,7 @@ class PartlyExplainedRewards(AbstractRewards):
     def noise_size(self) -> int:
         return self.explained.noise_size + self.own_std.shape[0]
 
-    def at(self, noise: Float[Array, " n+K"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " noise"]) -> Float[Array, " K"]:
         latent, own = noise[: self.explained.noise_size], noise[self.explained.noise_size :]
         return self.share * self.explained.at(latent) + self.offset + self.own_std * own
 

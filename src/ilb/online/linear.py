@@ -46,8 +46,8 @@ class LinearBelief(AbstractBelief):
     def learn(self, state: LinearSums, step: Step) -> LinearSums:
         taken = jax.nn.one_hot(step.action, state.moment.shape[0])
         return LinearSums(
-            state.precision + taken[:, None, None] * jnp.outer(step.context, step.context),
-            state.moment + taken[:, None] * (step.reward * step.context),
+            state.precision + taken[:, None, None] * jnp.outer(step.context, step.context)[None],
+            state.moment + jnp.outer(taken, step.reward * step.context),
         )
 
     def rewards(self, state: LinearSums, context: Float[Array, " d"]) -> IndependentRewards:
