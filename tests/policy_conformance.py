@@ -1,19 +1,28 @@
 """What every policy promises, for policies of the roster and for any other: a subclass says which policy it is."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 
+from ilb.environments import SyntheticWorld
+from ilb.history import History
+from ilb.online.policy import AbstractPolicy
 from ilb.simulation import instance_keys, simulate
-from ilb.types import Step
+from ilb.types import Choice, Step
 
 TRACED: list[str] = []
 """A word for each program made of a round."""
 
 
-def one_round(policy, state, key, context, allowed, reward):
+def one_round(
+    policy: AbstractPolicy, state: Any, key: PRNGKeyArray, context: Array, allowed: Array, reward: Array
+) -> tuple[Any, Choice]:
     TRACED.append(type(policy).__name__)
     state, choice = policy.decide(key, state, context, allowed)
     return policy.learn(state, Step(context, choice.action, reward)), choice
@@ -27,7 +36,7 @@ ROUNDS = RNG.normal(size=(10, 3)).astype(np.float32), RNG.normal(size=10).astype
 """Ten contexts and rewards."""
 
 
-def play_out(policy, allowed):
+def play_out(policy: AbstractPolicy, allowed: np.ndarray) -> tuple[Any, list[int]]:
     """Play ten rounds one call at a time."""
     state, actions = policy.init(), []
     for t, (context, reward) in enumerate(zip(*ROUNDS, strict=True)):
@@ -44,24 +53,24 @@ class PolicyConformance:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def played(cls, small_world):
+    def played(cls, small_world: SyntheticWorld) -> Callable[[AbstractPolicy], History]:
         """Play each policy once: 64 instances, 150 rounds."""
         histories = {}
 
-        def play(policy):
+        def play(policy: AbstractPolicy) -> History:
             if id(policy) not in histories:
                 histories[id(policy)] = simulate(KEY, small_world, policy, instances=64, horizon=150)
             return histories[id(policy)]
 
         return play
 
-    def test_an_action_is_the_largest_of_its_values(self, policy):
+    def test_an_action_is_the_largest_of_its_values(self, policy: AbstractPolicy) -> None:
         _, choice = policy.decide(jr.key(0), policy.init(), jnp.asarray(ROUNDS[0][0]), jnp.asarray(EVERYTHING))
         assert choice.values.shape == (5,)
         assert np.all(np.isfinite(choice.values))
         assert int(choice.action) == int(jnp.argmax(choice.values))
 
-    def test_a_forbidden_action_is_never_taken(self, policy):
+    def test_a_forbidden_action_is_never_taken(self, policy: AbstractPolicy) -> None:
         allowed = np.array([False, True, False, True, False])
         state, actions = play_out(policy, allowed)
         assert set(actions) <= {1, 3}
@@ -69,10 +78,10 @@ class PolicyConformance:
         assert np.all(np.asarray(shares)[[0, 2, 4]] == 0)
         assert float(shares.sum()) == pytest.approx(1, abs=1e-5)
 
-    def test_the_same_keys_give_the_same_actions(self, policy):
+    def test_the_same_keys_give_the_same_actions(self, policy: AbstractPolicy) -> None:
         assert play_out(policy, EVERYTHING)[1] == play_out(policy, EVERYTHING)[1]
 
-    def test_propensities_sum_to_one_and_match_frequencies(self, policy):
+    def test_propensities_sum_to_one_and_match_frequencies(self, policy: AbstractPolicy) -> None:
         state, _ = play_out(policy, EVERYTHING)
         context, everything = jnp.asarray(ROUNDS[0][0]), jnp.asarray(EVERYTHING)
         draws = 4000
@@ -84,7 +93,7 @@ class PolicyConformance:
         # 500 points and 4000 draws: five standard deviations of their difference are below 0.12.
         assert np.abs(shares - seen).max() < 0.12
 
-    def test_beliefs_have_finite_means_and_spreads_that_draws_agree_with(self, policy):
+    def test_beliefs_have_finite_means_and_spreads_that_draws_agree_with(self, policy: AbstractPolicy) -> None:
         context = jnp.asarray(ROUNDS[0][0])
         state, _ = policy.decide(jr.key(0), policy.init(), context, jnp.asarray(EVERYTHING))
         rewards = policy.rewards(state, context)
@@ -95,7 +104,9 @@ class PolicyConformance:
         np.testing.assert_allclose(draws.mean(axis=0), mean, atol=float(6 * spread.max() / np.sqrt(8000) + 1e-4))
         np.testing.assert_allclose(draws.std(axis=0), spread, atol=float(0.06 * spread.max() + 1e-4))
 
-    def test_separate_calls_equal_the_scanned_rollout(self, policy, small_world, played):
+    def test_separate_calls_equal_the_scanned_rollout(
+        self, policy: AbstractPolicy, small_world: SyntheticWorld, played: Callable[[AbstractPolicy], History]
+    ) -> None:
         """Round by round with separate calls, against one compiled program."""
         horizon, history = 12, played(policy)
         keys = instance_keys(KEY, jnp.asarray(2))
@@ -112,7 +123,7 @@ class PolicyConformance:
             actions.append(int(choice.action))
         assert actions == history.actions[2, :horizon].tolist()
 
-    def test_a_refit_does_not_recompile(self, policy, refitted):
+    def test_a_refit_does_not_recompile(self, policy: AbstractPolicy, refitted: AbstractPolicy) -> None:
         """Other numbers of the same shapes run in the program that was compiled for the first."""
         context, reward = (part[0] for part in ROUNDS)
         STEP(policy, policy.init(), jr.key(0), context, EVERYTHING, reward)
@@ -121,6 +132,8 @@ class PolicyConformance:
         STEP(refitted, refitted.init(), jr.key(0), context, EVERYTHING, reward)
         assert len(TRACED) == traced
 
-    def test_it_takes_best_actions_in_its_last_rounds(self, policy, played, least_share):
+    def test_it_takes_best_actions_in_its_last_rounds(
+        self, policy: AbstractPolicy, played: Callable[[AbstractPolicy], History], least_share: float
+    ) -> None:
         """Chance takes one in five."""
         assert played(policy).optimal_share(100).value > least_share

@@ -2,27 +2,41 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
 from ilb.cli import main
-from ilb.environments import Adcb, Plan, Specification, UniformLogging, draw_confounded_logging, record
+from ilb.environments import (
+    Adcb,
+    AdcbWorld,
+    Plan,
+    Recording,
+    Specification,
+    UniformLogging,
+    draw_confounded_logging,
+    record,
+)
 from ilb.environments.adcb.biomarkers import interpolate
-from ilb.environments.adcb.patients import adcb_parameters
+from ilb.environments.adcb.patients import AdcbPatient, adcb_parameters
 from ilb.environments.adcb.world import ROLES
 from ilb.errors import IdentifiabilityWarning, WorldError
 from ilb.logs import Logs
 from ilb.offline.scores import reference_models
 from ilb.types import as_real
 
+Drawn: TypeAlias = tuple[AdcbPatient, dict[str, np.ndarray], np.ndarray]
 
-def adcb_world(**values):
+
+def adcb_world(**values: Any) -> AdcbWorld:
     return Adcb(**values).draw()
 
 
@@ -35,14 +49,14 @@ NAMES = WORLDS[0.02].column_names
 
 @eqx.filter_jit
 @eqx.filter_vmap(in_axes=(None, 0))
-def draw_patient(world, number):
+def draw_patient(world: AdcbWorld, number: Array) -> tuple[AdcbPatient, Array, Array]:
     key_patient, key_visits = jr.split(jr.fold_in(jr.key(1), number))
     patient = world.sample_instance(key_patient)
     contexts = eqx.filter_vmap(lambda key: world.emit(key, patient))(jr.split(key_visits, VISITS))
     return patient, contexts, world.mean_rewards(patient)
 
 
-def draw_all(world):
+def draw_all(world: AdcbWorld) -> Drawn:
     """Patients, [patients, visits] measurements by name, and mean rewards; compiled once for all worlds of a kind."""
     patients, contexts, means = draw_patient(world, np.arange(PATIENTS))
     columns = {name: np.asarray(contexts[..., i], np.float64) for i, name in enumerate(NAMES)}
@@ -50,12 +64,12 @@ def draw_all(world):
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def drawn() -> dict[float, Drawn]:
     """What `draw_all` gives at both levels of latent noise."""
     return {std: draw_all(world) for std, world in WORLDS.items()}
 
 
-def mixture():
+def mixture() -> tuple[np.ndarray, np.ndarray]:
     """The nodes and weights of an integral over z, by a fine grid."""
     latent = NUMBERS["latent_continuous"]
     z = np.linspace(-0.1, 0.4, 100_001)
@@ -64,7 +78,7 @@ def mixture():
     return z, density / density.sum()
 
 
-def rewards_over_z(name, z):
+def rewards_over_z(name: str, z: np.ndarray) -> np.ndarray:
     """The K rewards by the formula of app:adcb_ate, from the average effects and intercepts alone."""
     numbers = NUMBERS["reward"]
     intercept = np.asarray(numbers["intercept_gamma"]) * {"released": 1, "printed": -1}[name]
@@ -72,7 +86,7 @@ def rewards_over_z(name, z):
     return intercept + z[:, None] * slope
 
 
-def weighted_quantiles(values, weights, shares):
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
     order = np.argsort(values)
     return np.interp(shares, np.cumsum(weights[order]), values[order])
 
@@ -96,7 +110,7 @@ CHECKS = {
 QUANTILES = [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95]
 
 
-def statistics(means, weights):
+def statistics(means: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
     ordered = np.sort(means, axis=1)
     gap = ordered[:, -1] - ordered[:, -2]
     regret = weights @ (ordered[:, -1:] - means)
@@ -113,7 +127,7 @@ def statistics(means, weights):
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_rewards_integrated_over_the_mixture_have_the_published_check_values(name):
+def test_rewards_integrated_over_the_mixture_have_the_published_check_values(name: str) -> None:
     z, weights = mixture()
     means = np.asarray(eqx.filter_vmap(adcb_world(rewards=name).reward)(jnp.asarray(z, jnp.float32)[:, None]))
     np.testing.assert_allclose(means, rewards_over_z(name, z), atol=2e-5)
@@ -122,7 +136,7 @@ def test_rewards_integrated_over_the_mixture_have_the_published_check_values(nam
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_rewards_of_drawn_patients_agree_with_the_integral(drawn, name):
+def test_rewards_of_drawn_patients_agree_with_the_integral(drawn: dict[float, Drawn], name: str) -> None:
     means = drawn[0.02][2] if name == "printed" else draw_all(adcb_world(rewards=name))[2]
     found = statistics(means, np.full(PATIENTS, 1 / PATIENTS))
     z, weights = mixture()
@@ -132,13 +146,15 @@ def test_rewards_of_drawn_patients_agree_with_the_integral(drawn, name):
         np.testing.assert_allclose(found[what], expected[what], atol=atol, err_msg=what)
 
 
-def test_the_average_effect_of_each_treatment_is_the_published_one_in_both_tables():
+def test_the_average_effect_of_each_treatment_is_the_published_one_in_both_tables() -> None:
     z, weights = mixture()
     for name in CHECKS:
         np.testing.assert_allclose(weights @ rewards_over_z(name, z), NUMBERS["reward"]["average_effect"], atol=1e-4)
 
 
-def test_rewards_depend_on_the_ratio_of_the_patient_and_on_nothing_else_about_them(drawn):
+def test_rewards_depend_on_the_ratio_of_the_patient_and_on_nothing_else_about_them(
+    drawn: dict[float, Drawn],
+) -> None:
     patients, _, means = drawn[0.02]
     np.testing.assert_allclose(means, rewards_over_z("printed", patients.z), atol=1e-4)
 
@@ -146,7 +162,7 @@ def test_rewards_depend_on_the_ratio_of_the_patient_and_on_nothing_else_about_th
 # Patients
 
 
-def test_the_ratio_is_the_mixture(drawn):
+def test_the_ratio_is_the_mixture(drawn: dict[float, Drawn]) -> None:
     z, weights = mixture()
     distribution = stats.kstest(drawn[0.02][0].z, lambda values: np.interp(values, z, np.cumsum(weights)))
     assert distribution.pvalue > 1e-4
@@ -155,7 +171,9 @@ def test_the_ratio_is_the_mixture(drawn):
     np.testing.assert_allclose(world.population.z_std, np.sqrt(weights @ (z - weights @ z) ** 2), atol=1e-5)
 
 
-def test_age_is_skew_normal_in_tenths_of_a_year(drawn):
+def test_age_is_skew_normal_in_tenths_of_a_year(
+    drawn: dict[float, Drawn],
+) -> None:
     age = np.asarray(drawn[0.02][0].age, np.float64)
     np.testing.assert_allclose(age, np.round(age, 1), atol=1e-4)
     numbers = NUMBERS["age"]
@@ -164,7 +182,9 @@ def test_age_is_skew_normal_in_tenths_of_a_year(drawn):
     assert stats.kstest(age + uniform, skewed.cdf).pvalue > 1e-4
 
 
-def test_traits_have_the_published_frequencies(drawn):
+def test_traits_have_the_published_frequencies(
+    drawn: dict[float, Drawn],
+) -> None:
     patients = drawn[0.02][0]
     # Binomial standard errors are at most 0.0036 here; the published figures have one of the same size.
     np.testing.assert_allclose(np.mean(patients.sex), 0.523, atol=0.015)
@@ -176,7 +196,9 @@ def test_traits_have_the_published_frequencies(drawn):
     np.testing.assert_allclose([education.mean(), education.std()], [8.03, 2.51], atol=0.07)
 
 
-def test_conditional_tables_are_read_with_the_right_index(drawn):
+def test_conditional_tables_are_read_with_the_right_index(
+    drawn: dict[float, Drawn],
+) -> None:
     """Shares of APOE4 and of education in each group, against the tables and the softmax by hand."""
     patients = drawn[0.02][0]
     table = np.asarray(NUMBERS["apoe4"]["probability_table_ethnicity_race_sex_allele"])
@@ -195,7 +217,7 @@ def test_conditional_tables_are_read_with_the_right_index(drawn):
             np.testing.assert_allclose(shares, expected, atol=4.5 * np.sqrt(0.25 / size))
 
 
-def test_everybody_may_be_married_as_in_the_released_generator():
+def test_everybody_may_be_married_as_in_the_released_generator() -> None:
     patients, columns, _ = draw_all(adcb_world(marital="married"))
     assert not patients.marital.any()
     assert (columns["marital = married"] == 1).all()
@@ -217,14 +239,14 @@ TABLE = {  # mean, standard deviation, correlation with z; of an independent pro
 
 
 @pytest.fixture(scope="module")
-def unrounded():
+def unrounded() -> Drawn:
     """The world with ratings in steps so fine that they are not rounded."""
     ratings = lambda world: (world.biomarkers.mmse.step, world.biomarkers.cdrsb.step)  # noqa: E731
     return draw_all(eqx.tree_at(ratings, WORLDS[0.02], (as_real(1e-3), as_real(1e-3))))
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_columns_have_the_marginals_of_an_independent_program(unrounded, name):
+def test_columns_have_the_marginals_of_an_independent_program(unrounded: Drawn, name: str) -> None:
     patients, columns, _ = unrounded
     values = columns[name][:, 0]
     mean, std, correlation = TABLE[name]
@@ -235,7 +257,9 @@ def test_columns_have_the_marginals_of_an_independent_program(unrounded, name):
     np.testing.assert_allclose(np.corrcoef(values, patients.z)[0, 1], correlation, atol=0.05 if name == "age" else 0.04)
 
 
-def test_most_of_the_ratio_can_be_read_off_one_visit_but_little_of_it_in_the_noisy_variant(drawn):
+def test_most_of_the_ratio_can_be_read_off_one_visit_but_little_of_it_in_the_noisy_variant(
+    drawn: dict[float, Drawn],
+) -> None:
     for std, expected, atol in ((0.02, 0.887, 0.01), (0.1, 0.218, 0.03)):
         patients, columns, _ = drawn[std]
         design = np.stack(
@@ -252,7 +276,12 @@ def test_most_of_the_ratio_can_be_read_off_one_visit_but_little_of_it_in_the_noi
         (0.1, {"tau": 61.4, "ptau": 7.49, "fdg": 0.040, "av45": 0.125}, {"tau": 33.1, "ptau": 4.00, "av45": 0.064}),
     ],
 )
-def test_measurements_vary_within_and_between_patients_as_published(drawn, std, within, between):
+def test_measurements_vary_within_and_between_patients_as_published(
+    drawn: dict[float, Drawn],
+    std: float,
+    within: dict[str, float],
+    between: dict[str, float],
+) -> None:
     _, columns, _ = drawn[std]
     for name, expected in within.items():
         # Published are means of the standard deviations of some hundred patients, hence the wide limits.
@@ -263,14 +292,18 @@ def test_measurements_vary_within_and_between_patients_as_published(drawn, std, 
         np.testing.assert_allclose(np.sqrt(squared), expected, rtol=0.05)
 
 
-def test_age_education_and_marital_status_never_change(drawn):
+def test_age_education_and_marital_status_never_change(
+    drawn: dict[float, Drawn],
+) -> None:
     _, columns, _ = drawn[0.1]
     for name, values in columns.items():
         still = name in ("age", "education") or name.startswith("marital")
         assert (np.ptp(values, axis=1) == 0).all() == still
 
 
-def test_ratings_are_rounded_and_have_the_published_shares(drawn):
+def test_ratings_are_rounded_and_have_the_published_shares(
+    drawn: dict[float, Drawn],
+) -> None:
     _, columns, _ = drawn[0.02]
     mmse, cdrsb = columns["mmse"], columns["cdrsb"]
     np.testing.assert_array_equal(mmse, np.round(mmse))
@@ -280,7 +313,7 @@ def test_ratings_are_rounded_and_have_the_published_shares(drawn):
     assert np.isin(cdrsb, [0.5, 1.0, 1.5]).mean() > 0.999
 
 
-def by_hand(patient, z):
+def by_hand(patient: AdcbPatient, z: float) -> tuple[float, float, float]:
     """tau, fdg and the exact mmse of one patient, with NumPy and the tables."""
     share, tau, fdg, adas, mmse = (NUMBERS[name] for name in ("share_function", "tau", "fdg", "adas13", "mmse"))
     nodes = share["u_nodes"]
@@ -303,7 +336,7 @@ def by_hand(patient, z):
     return positive + (negative - positive) * u, glucose, rating
 
 
-def test_measurements_are_those_of_the_tables():
+def test_measurements_are_those_of_the_tables() -> None:
     patients, columns, _ = draw_all(adcb_world(latent_noise_std=0.0))
     several = [type(patients)(*(part[number] for part in patients)) for number in range(100)]
     tau, fdg, rating = np.transpose([by_hand(patient, float(patient.z)) for patient in several])
@@ -315,7 +348,7 @@ def test_measurements_are_those_of_the_tables():
         np.testing.assert_allclose(values, values[:, :1].repeat(VISITS, axis=1), rtol=1e-6)
 
 
-def test_interpolation_is_that_of_numpy():
+def test_interpolation_is_that_of_numpy() -> None:
     nodes = np.asarray(NUMBERS["share_function"]["u_nodes"], np.float32)
     values = np.asarray(NUMBERS["adas13"]["table_by_apoe4"][1], np.float32)
     x = np.linspace(-0.5, 1.5, 300, dtype=np.float32)
@@ -326,7 +359,9 @@ def test_interpolation_is_that_of_numpy():
 # The world as an environment
 
 
-def test_contexts_have_a_name_for_each_number_and_the_smaller_ones_are_part_of_the_nine(drawn):
+def test_contexts_have_a_name_for_each_number_and_the_smaller_ones_are_part_of_the_nine(
+    drawn: dict[float, Drawn],
+) -> None:
     assert len(NAMES) == 13
     assert [name for name in NAMES if not name.startswith("marital")] == [
         *("age", "education", "tau", "ptau", "fdg", "av45", "mmse", "cdrsb")
@@ -338,11 +373,11 @@ def test_contexts_have_a_name_for_each_number_and_the_smaller_ones_are_part_of_t
     assert "age" not in adcb_world(context="without_age").column_names
 
 
-def test_other_numbers_do_not_compile_again():
+def test_other_numbers_do_not_compile_again() -> None:
     traces = []
 
     @eqx.filter_jit
-    def rewards(world, key):
+    def rewards(world: AdcbWorld, key: PRNGKeyArray) -> Array:
         traces.append(world)
         return world.sample_rewards(key, world.sample_instance(key))
 
@@ -361,12 +396,12 @@ def test_other_numbers_do_not_compile_again():
         ({"reward_std": float("nan")}, "reward_std must be a number"),
     ],
 )
-def test_what_is_no_such_world_is_refused(options, message):
+def test_what_is_no_such_world_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(WorldError, match=message):
         adcb_world(**options)
 
 
-def test_there_is_no_oracle():
+def test_there_is_no_oracle() -> None:
     with pytest.raises(WorldError, match="no oracle: the biomarkers level off"):
         WORLDS[0.02].oracle()
 
@@ -375,11 +410,11 @@ def test_there_is_no_oracle():
 
 
 @pytest.fixture(scope="module")
-def recording():
+def recording() -> Recording:
     return record(jr.key(2), WORLDS[0.02], UniformLogging(8), 30, 12)
 
 
-def test_a_recording_has_the_names_of_the_columns_and_the_rewards_of_its_patients(recording):
+def test_a_recording_has_the_names_of_the_columns_and_the_rewards_of_its_patients(recording: Recording) -> None:
     assert recording.logs.schema.names == NAMES
     np.testing.assert_allclose(
         recording.mean_rewards, rewards_over_z("printed", recording.latents[:, 0].astype(float)), atol=1e-4
@@ -387,20 +422,22 @@ def test_a_recording_has_the_names_of_the_columns_and_the_rewards_of_its_patient
 
 
 @pytest.fixture(scope="module")
-def confounded():
+def confounded() -> dict[float, Recording]:
     """Recordings of more patients with the same key, where treatments depend on z and context, or on neither."""
     world = WORLDS[0.02]
     rules = {strength: draw_confounded_logging(jr.key(4), world, strength) for strength in (0.0, 1.0)}
     return {strength: record(jr.key(2), world, rule, 300, 10) for strength, rule in rules.items()}
 
 
-def test_the_first_patients_do_not_depend_on_how_many_there_are_or_on_who_treats_them(recording, confounded):
+def test_the_first_patients_do_not_depend_on_how_many_there_are_or_on_who_treats_them(
+    recording: Recording, confounded: dict[float, Recording]
+) -> None:
     few = recording.logs.context.reshape(30, 12, -1)
     for more in confounded.values():
         np.testing.assert_allclose(more.logs.context.reshape(300, 10, -1)[:30], few[:, :10], rtol=1e-5)
 
 
-def test_the_table_gives_the_same_contexts_up_to_the_scale_of_each_column(recording):
+def test_the_table_gives_the_same_contexts_up_to_the_scale_of_each_column(recording: Recording) -> None:
     table = recording.to_frame()
     assert set(table["marital"].to_pylist()) <= {"married", "never", "widowed", "divorced", "unknown"}
     assert table["treatment"].to_pylist()[0] == f"treatment {recording.logs.action[0]}"
@@ -417,13 +454,15 @@ def test_the_table_gives_the_same_contexts_up_to_the_scale_of_each_column(record
             np.testing.assert_allclose(values, (raw[name] - raw[name].mean()) / raw[name].std(), atol=2e-3)
 
 
-def test_age_is_named_as_identifying_in_arrays_too(recording):
+def test_age_is_named_as_identifying_in_arrays_too(recording: Recording) -> None:
     logs = recording.logs
     with pytest.warns(IdentifiabilityWarning, match=r"column 'age' never changes .*drop=\('age', 'education'"):
         Logs.from_arrays(logs.context, logs.action, logs.reward, logs.instance, names=NAMES)
 
 
-def test_confounded_treatments_depend_on_the_ratio_and_unconfounded_ones_do_not(confounded):
+def test_confounded_treatments_depend_on_the_ratio_and_unconfounded_ones_do_not(
+    confounded: dict[float, Recording],
+) -> None:
     for strength, recorded in confounded.items():
         z = np.repeat(recorded.latents[:, 0], 10)
         by_action = [z[recorded.logs.action == action] for action in range(8)]
@@ -434,7 +473,7 @@ def test_confounded_treatments_depend_on_the_ratio_and_unconfounded_ones_do_not(
 SPECIFICATION = Specification(Adcb(context="biomarkers"), Plan(instances=30, length=16, test_instances=30), seed=5)
 
 
-def test_a_specification_gives_the_same_recordings_from_its_file(tmp_path):
+def test_a_specification_gives_the_same_recordings_from_its_file(tmp_path: Path) -> None:
     SPECIFICATION.save(tmp_path / "world.json")
     again = Specification.load(tmp_path / "world.json")
     assert again == SPECIFICATION
@@ -447,7 +486,7 @@ def test_a_specification_gives_the_same_recordings_from_its_file(tmp_path):
         Specification.load(tmp_path / "world.json")
 
 
-def test_a_file_of_the_first_version_gives_the_same_world_and_sizes(tmp_path):
+def test_a_file_of_the_first_version_gives_the_same_world_and_sizes(tmp_path: Path) -> None:
     stored = {"seed": 5, "latent_noise_std": 0.02, "rewards": "printed", "context": "biomarkers", "reward_std": 0.25}
     sizes = {"confounding": 0.0, "patients": 30, "test_patients": 30, "visits": 16}
     (tmp_path / "world.json").write_text(json.dumps({"environment": "adcb", **stored, **sizes}))
@@ -461,11 +500,13 @@ def test_a_file_of_the_first_version_gives_the_same_world_and_sizes(tmp_path):
 
 
 @pytest.fixture
-def ilb(monkeypatch, capsys, tmp_path):
+def ilb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[str, Any]]:
     """Run a command in an empty folder and give back all that it printed, and the status."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
+    def run(*arguments: Any) -> tuple[str, Any]:
         monkeypatch.setattr(sys, "argv", ["ilb", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
             main()
@@ -475,7 +516,9 @@ def ilb(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_simulated_tables_are_those_of_the_specification_and_are_scored_with_their_world(ilb):
+def test_simulated_tables_are_those_of_the_specification_and_are_scored_with_their_world(
+    ilb: Callable[..., tuple[str, Any]],
+) -> None:
     sizes = ("--patients", 30, "--visits", 16, "--test-patients", 30, "--context", "biomarkers", "--seed", 5)
     printed, status = ilb("simulate", "adcb", "--out", "visits.csv", *sizes)
     assert (status, "wrote visits.csv: 480 rows of 30 instances" in printed) == (0, True)
@@ -497,7 +540,9 @@ def test_simulated_tables_are_those_of_the_specification_and_are_scored_with_the
         (("fit", "t.csv", "--drop", "mmse", "--out", "m"), "no context column is left beside"),
     ],
 )
-def test_a_wrong_command_gets_one_clear_line(ilb, arguments, message):
+def test_a_wrong_command_gets_one_clear_line(
+    ilb: Callable[..., tuple[str, Any]], arguments: tuple[str, ...], message: str
+) -> None:
     Path("t.csv").write_text("patient,visit,mmse,treatment,reward\n1,0,24,a,1.0\n")
     roles = [part for role, name in ROLES.items() for part in (f"--{role}", name)] if arguments[0] == "fit" else []
     printed, status = ilb(*arguments, *roles)

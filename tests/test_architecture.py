@@ -43,17 +43,17 @@ def files_of(part: str) -> list[Path]:
 @pytest.mark.parametrize(
     "part", [part for part in MAY_NOT_IMPORT if (SOURCE / part).exists() or (SOURCE / f"{part}.py").exists()]
 )
-def test_no_arrow_turns_round(part):
+def test_no_arrow_turns_round(part: str) -> None:
     for path in files_of(part):
         wrong = imported_parts(path) & MAY_NOT_IMPORT[part]
         assert not wrong, f"{path.relative_to(SOURCE)} imports {', '.join(sorted(wrong))}"
 
 
-def test_the_import_reader_sees_imports():
+def test_the_import_reader_sees_imports() -> None:
     assert {"models", "offline"} <= imported_parts(SOURCE / "offline" / "fit.py")
 
 
-def test_the_library_does_not_know_the_study_of_the_paper_but_for_the_command_that_starts_it():
+def test_the_library_does_not_know_the_study_of_the_paper_but_for_the_command_that_starts_it() -> None:
     for path in sorted(SOURCE.rglob("*.py")):
         mentions = [node for node in ast.walk(ast.parse(path.read_text())) if _imports_study(node)]
         assert not mentions or path == SOURCE / "cli" / "app.py", path
@@ -66,13 +66,13 @@ def _imports_study(node: ast.AST) -> bool:
     return any(name.split(".")[0] == "ilb_paper" for name in names)
 
 
-def test_relative_imports_are_not_used_so_that_nothing_escapes_the_reader():
+def test_relative_imports_are_not_used_so_that_nothing_escapes_the_reader() -> None:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), path
 
 
-def test_every_module_has_its_place_in_the_tree_of_the_page_and_nothing_else_has():
+def test_every_module_has_its_place_in_the_tree_of_the_page_and_nothing_else_has() -> None:
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
     tree = page[page.index("```text\nsrc/ilb/") :].split("```")[1]
     named = Counter(re.findall(r"\b(\w+\.py)\b", tree))

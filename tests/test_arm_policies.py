@@ -1,11 +1,14 @@
 """Bandits without contexts: MAB, MABPrior and uniform play."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy import integrate, stats
 
 from ilb.environments import Adcb, draw_world
@@ -14,6 +17,8 @@ from ilb.models.latent import LatentModel, Provenance
 from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
 from ilb.online.policy import (
     PROPENSITY_POINTS,
+    AbstractBelief,
+    AbstractPolicy,
     AbstractRewards,
     BeliefPolicy,
     IndependentRewards,
@@ -23,7 +28,7 @@ from ilb.online.policy import (
     probability_best,
 )
 from ilb.simulation import simulate
-from ilb.types import Step
+from ilb.types import Choice, Step
 
 ACTIONS, DIM = 4, 2
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -34,11 +39,11 @@ POLICIES = {"mab": mab(ACTIONS, 0.25), "mab_prior": mab_prior(WORLD.oracle()), "
 
 
 @pytest.fixture(params=POLICIES, scope="module")
-def policy(request):
+def policy(request: pytest.FixtureRequest) -> BeliefPolicy:
     return POLICIES[request.param]
 
 
-def steps_of(rng, rounds, actions=ACTIONS):
+def steps_of(rng: np.random.Generator, rounds: int, actions: int = ACTIONS) -> Step:
     return Step(
         jnp.asarray(rng.normal(size=(rounds, DIM)), jnp.float32),
         jnp.asarray(rng.integers(0, actions, rounds)),
@@ -47,16 +52,16 @@ def steps_of(rng, rounds, actions=ACTIONS):
 
 
 @jax.jit
-def learned(belief, state, steps):
+def learned(belief: AbstractBelief, state: Any, steps: Step) -> Any:
     """Take in all steps, each with its context first."""
 
-    def one(state, step):
+    def one(state: Any, step: Step) -> tuple[Any, None]:
         return belief.learn(belief.observe(state, step.context), step), None
 
     return jax.lax.scan(one, state, steps)[0]
 
 
-def belief_after(belief, steps):
+def belief_after(belief: AbstractBelief, steps: Step) -> AbstractRewards:
     return belief.rewards(learned(belief, belief.init(), steps), NO_CONTEXT)
 
 
@@ -68,7 +73,7 @@ def belief_after(belief, steps):
     [(0.0, 1.0, 0.25), ([1.0, 0.0, -2.0, 0.5], [1.0, 4.0, 0.1, 2.0], [0.25, 1.0, 9.0, 0.5])],
     ids=["shared", "by action"],
 )
-def test_the_posterior_is_that_of_conditioning_a_joint_normal(mean, variance, noise):
+def test_the_posterior_is_that_of_conditioning_a_joint_normal(mean: Any, variance: Any, noise: Any) -> None:
     steps = steps_of(np.random.default_rng(0), 60, actions=ACTIONS - 1)  # the last action is never taken
     rewards = belief_after(ArmBelief(ACTIONS, reward_variance=noise, prior_mean=mean, prior_variance=variance), steps)
     mean, variance, noise = (np.broadcast_to(number, ACTIONS) for number in (mean, variance, noise))
@@ -80,13 +85,13 @@ def test_the_posterior_is_that_of_conditioning_a_joint_normal(mean, variance, no
         assert rewards.std()[a] ** 2 == pytest.approx(variance[a] - weights.sum() * variance[a], abs=1e-5)
 
 
-def test_the_posterior_is_that_of_integrating_bayes_rule():
+def test_the_posterior_is_that_of_integrating_bayes_rule() -> None:
     seen = [0.9, 0.3, 1.4]
     steps = Step(jnp.zeros((3, DIM)), jnp.full(3, 2), jnp.array(seen))
     rewards = belief_after(ArmBelief(ACTIONS, 0.25, 0.5, 2.0), steps)
 
-    def moment(power):
-        def density(mu):
+    def moment(power: int) -> float:
+        def density(mu: float) -> float:
             return mu**power * stats.norm.pdf(mu, 0.5, np.sqrt(2.0)) * np.prod(stats.norm.pdf(seen, mu, 0.5))
 
         return integrate.quad(density, -5, 5)[0]
@@ -96,13 +101,13 @@ def test_the_posterior_is_that_of_integrating_bayes_rule():
     assert rewards.std()[2] == pytest.approx(np.sqrt(moment(2) / moment(0) - mean**2), abs=1e-5)
 
 
-def test_mab_starts_from_the_standard_normal():
+def test_mab_starts_from_the_standard_normal() -> None:
     rewards = POLICIES["mab"].rewards(POLICIES["mab"].init(), NO_CONTEXT)
     np.testing.assert_array_equal(rewards.mean(), np.zeros(ACTIONS))
     np.testing.assert_allclose(rewards.std(), np.ones(ACTIONS), rtol=1e-6)
 
 
-def test_rewards_may_arrive_in_any_order(policy):
+def test_rewards_may_arrive_in_any_order(policy: BeliefPolicy) -> None:
     rng = np.random.default_rng(1)
     steps = steps_of(rng, 200)
     start = policy.belief.observe(policy.init(), jnp.ones(DIM))
@@ -113,7 +118,7 @@ def test_rewards_may_arrive_in_any_order(policy):
     np.testing.assert_allclose(one.std(), other.std(), rtol=1e-6)
 
 
-def test_nothing_drifts_in_20000_rounds():
+def test_nothing_drifts_in_20000_rounds() -> None:
     rng = np.random.default_rng(2)
     steps = Step(jnp.zeros((20_000, DIM)), *steps_of(rng, 20_000)[1:])
     steps = steps._replace(reward=steps.reward + 3)
@@ -126,7 +131,7 @@ def test_nothing_drifts_in_20000_rounds():
 # The prior of MAB
 
 
-def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_one_does_not():
+def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_one_does_not() -> None:
     world = Adcb(rewards="released").draw()
     noise = jnp.full(8, 0.25**2)
     tried = {}
@@ -140,7 +145,7 @@ def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_on
 # MABPrior
 
 
-def test_the_prior_of_mab_prior_comes_from_the_first_context_only():
+def test_the_prior_of_mab_prior_comes_from_the_first_context_only() -> None:
     model = WORLD.oracle()
     policy = mab_prior(model)
     first, *later = np.random.default_rng(3).normal(size=(5, DIM)).astype(np.float32)
@@ -153,7 +158,7 @@ def test_the_prior_of_mab_prior_comes_from_the_first_context_only():
         state, _ = policy.decide(jr.key(0), state, jnp.asarray(context), EVERYTHING)
 
 
-def test_after_its_first_context_mab_prior_learns_like_mab_with_that_prior():
+def test_after_its_first_context_mab_prior_learns_like_mab_with_that_prior() -> None:
     steps = steps_of(np.random.default_rng(4), 50)
     model = WORLD.oracle()
     predicted = model.reward(model.encoder(steps.context[0]))
@@ -163,7 +168,7 @@ def test_after_its_first_context_mab_prior_learns_like_mab_with_that_prior():
     np.testing.assert_allclose(found.std(), expected.std(), rtol=1e-6)
 
 
-def test_a_reward_that_came_before_the_first_context_is_not_lost():
+def test_a_reward_that_came_before_the_first_context_is_not_lost() -> None:
     belief = FirstContextBelief(WORLD.oracle())
     context = jnp.ones(DIM)
     step = Step(context, jnp.asarray(1), jnp.asarray(3.0))
@@ -176,18 +181,18 @@ def test_a_reward_that_came_before_the_first_context_is_not_lost():
 
 
 @jax.jit
-def choices(policy, state, allowed):
+def choices(policy: AbstractPolicy, state: Any, allowed: Array) -> Array:
     """Decide 4000 times from one state, each time with another key."""
     return jax.vmap(lambda key: policy.decide(key, state, jnp.ones(DIM), allowed)[1].action)(jr.split(jr.key(7), 4000))
 
 
 @jax.jit
-def propensities_of(policy, state, allowed):
+def propensities_of(policy: AbstractPolicy, state: Any, allowed: Array) -> Array:
     return policy.propensities(jr.key(1), state, jnp.ones(DIM), allowed)
 
 
 @pytest.mark.parametrize("allowed", [[True] * 4, [True, False, True, True]], ids=["all", "masked"])
-def test_actions_are_drawn_as_often_as_the_propensities_say(policy, allowed):
+def test_actions_are_drawn_as_often_as_the_propensities_say(policy: BeliefPolicy, allowed: list[bool]) -> None:
     allowed = jnp.asarray(allowed)
     state = learned(policy.belief, policy.init(), steps_of(np.random.default_rng(5), 12))
     drawn, propensities = (np.asarray(find(policy, state, allowed)) for find in (choices, propensities_of))
@@ -199,32 +204,32 @@ def test_actions_are_drawn_as_often_as_the_propensities_say(policy, allowed):
     assert np.all(propensities[~np.asarray(allowed)] == 0)
 
 
-def test_the_action_is_the_largest_allowed_value(policy):
+def test_the_action_is_the_largest_allowed_value(policy: BeliefPolicy) -> None:
     allowed = jnp.array([False, True, True, False])
     _, choice = policy.decide(jr.key(3), policy.init(), jnp.ones(DIM), allowed)
     assert int(choice.action) == 1 + int(np.argmax(np.asarray(choice.values)[1:3]))
 
 
-def test_thompson_sampling_picks_the_better_of_two_with_the_probability_of_a_normal_difference():
+def test_thompson_sampling_picks_the_better_of_two_with_the_probability_of_a_normal_difference() -> None:
     belief = ArmBelief(2, jnp.asarray(1.0), jnp.array([0.3, -0.2]), jnp.array([1.0, 4.0]))
     drawn = choices(BeliefPolicy(belief, Thompson()), belief.init(), jnp.ones(2, bool))
     assert np.mean(np.asarray(drawn) == 0) == pytest.approx(stats.norm.cdf(0.5 / np.sqrt(5.0)), abs=0.03)
 
 
-def test_uniform_play_gives_every_allowed_action_the_same_share():
+def test_uniform_play_gives_every_allowed_action_the_same_share() -> None:
     drawn = choices(POLICIES["uniform"], POLICIES["uniform"].init(), jnp.array([True, False, True, True]))
     np.testing.assert_allclose(
         np.bincount(np.asarray(drawn), minlength=ACTIONS) / 4000, [1 / 3, 0, 1 / 3, 1 / 3], atol=0.03
     )
 
 
-def test_mab_settles_on_the_best_action():
+def test_mab_settles_on_the_best_action() -> None:
     means = jnp.array([0.0, 1.0, 0.5, -1.0])
 
     @jax.jit
     @jax.vmap
-    def play(key):
-        def one(state, key):
+    def play(key: PRNGKeyArray) -> Array:
+        def one(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
             key_decide, key_reward = jr.split(key)
             state, choice = POLICIES["mab"].decide(key_decide, state, NO_CONTEXT, EVERYTHING)
             reward = means[choice.action] + 0.5 * jr.normal(key_reward)
@@ -242,26 +247,26 @@ def test_mab_settles_on_the_best_action():
 class Tied(AbstractRewards):
     """Two actions whose rewards are the same number, and a third that pays nothing."""
 
-    def mean(self):
+    def mean(self) -> Any:
         return jnp.array([1.0, 1.0, 0.0])
 
-    def std(self):
+    def std(self) -> Any:
         return jnp.array([2.0, 2.0, 0.0])
 
     @property
-    def noise_size(self):
+    def noise_size(self) -> Any:
         return 1
 
-    def at(self, noise):
+    def at(self, noise: Any) -> Any:
         return self.mean() + self.std() * noise
 
 
-def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations():
+def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations() -> None:
     values = UpperConfidence(1.5).values(jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5])))
     np.testing.assert_allclose(values, [1 + 1.5 * 2, 2 + 1.5 * 0.5])
 
 
-def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common():
+def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common() -> None:
     draws = np.asarray(jax.vmap(lambda key: IndependentThompson().values(key, Tied()))(jr.split(jr.key(0), 10_000)))
     np.testing.assert_allclose(draws.mean(axis=0), Tied().mean(), atol=4 * 2 / 100)
     np.testing.assert_allclose(draws.std(axis=0), Tied().std(), rtol=0.03)
@@ -270,7 +275,7 @@ def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common()
     np.testing.assert_array_equal(joint[:, 0], joint[:, 1])
 
 
-def test_the_probability_of_being_best_is_that_of_a_normal_difference():
+def test_the_probability_of_being_best_is_that_of_a_normal_difference() -> None:
     rewards = IndependentRewards(jnp.array([0.3, -0.2, 9.0]), jnp.array([1.0, 2.0, 1.0]))
     found = probability_best(rewards, jnp.array([True, True, False]))
     better = stats.norm.cdf(0.5 / np.sqrt(5.0))
@@ -278,7 +283,7 @@ def test_the_probability_of_being_best_is_that_of_a_normal_difference():
     np.testing.assert_allclose(found, [better, 1 - better, 0], atol=4 * np.sqrt(0.25 / PROPENSITY_POINTS))
 
 
-def test_the_points_behind_propensities_are_five_hundred_and_mirror_each_other():
+def test_the_points_behind_propensities_are_five_hundred_and_mirror_each_other() -> None:
     alike = IndependentRewards(jnp.zeros(2), jnp.ones(2))
     np.testing.assert_allclose(probability_best(alike, jnp.ones(2, bool)), [0.5, 0.5], atol=1e-6)
     shares = np.asarray(
@@ -288,14 +293,14 @@ def test_the_points_behind_propensities_are_five_hundred_and_mirror_each_other()
     assert np.gcd.reduce(np.round(shares * 500).astype(int)) == 1
 
 
-def test_actions_that_tie_share_their_points():
+def test_actions_that_tie_share_their_points() -> None:
     shares = probability_best(Tied(), jnp.ones(3, bool))
     assert shares[0] == shares[1]
     assert float(shares.sum()) == pytest.approx(1)
     assert float(shares[2]) == pytest.approx(stats.norm.cdf(-0.5), abs=0.08)
 
 
-def test_separate_draws_are_best_as_often_as_independent_rewards_are():
+def test_separate_draws_are_best_as_often_as_independent_rewards_are() -> None:
     shares = IndependentThompson().propensities(jr.key(0), Tied(), jnp.array([True, True, False]))
     np.testing.assert_allclose(shares, [0.5, 0.5, 0], atol=1e-6)
 
@@ -303,11 +308,11 @@ def test_separate_draws_are_best_as_often_as_independent_rewards_are():
 # Compiled programs
 
 
-def test_a_refitted_model_or_another_variance_runs_in_the_same_program():
+def test_a_refitted_model_or_another_variance_runs_in_the_same_program() -> None:
     traces = []
 
     @eqx.filter_jit
-    def decide(policy, state):
+    def decide(policy: AbstractPolicy, state: Any) -> tuple[Any, Choice]:
         traces.append(None)
         return policy.decide(jr.key(0), state, NO_CONTEXT, EVERYTHING)
 
@@ -325,7 +330,7 @@ def test_a_refitted_model_or_another_variance_runs_in_the_same_program():
     assert len(traces) == 2
 
 
-def test_the_context_means_nothing_to_mab():
+def test_the_context_means_nothing_to_mab() -> None:
     state = learned(POLICIES["mab"].belief, POLICIES["mab"].init(), steps_of(np.random.default_rng(8), 20))
     one, other = (POLICIES["mab"].decide(jr.key(0), state, x, EVERYTHING) for x in (NO_CONTEXT, 5 + NO_CONTEXT))
     np.testing.assert_array_equal(one[1].values, other[1].values)

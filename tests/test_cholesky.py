@@ -14,7 +14,7 @@ LARGE = (WRITTEN_OUT + 1, 40)
 
 
 @pytest.mark.parametrize("size", SMALL + LARGE)
-def test_factors_and_solves_agree_with_lapack(size):
+def test_factors_and_solves_agree_with_lapack(size: int) -> None:
     rng = np.random.default_rng(6)
     roots = rng.normal(size=(3, size, size))
     matrices = jnp.asarray(roots @ roots.transpose(0, 2, 1) + size * np.eye(size), jnp.float32)
@@ -27,12 +27,12 @@ def test_factors_and_solves_agree_with_lapack(size):
         np.testing.assert_allclose(np.einsum("bij,bj->bi", turned, solved), vectors, atol=1e-4)
 
 
-def test_a_matrix_that_is_not_positive_gives_nan():
+def test_a_matrix_that_is_not_positive_gives_nan() -> None:
     for size in (3, WRITTEN_OUT + 1):
         assert np.isnan(cholesky(-jnp.eye(size))).any()
 
 
-def test_policies_do_not_call_lapack_however_wide_their_contexts_are():
+def test_policies_do_not_call_lapack_however_wide_their_contexts_are() -> None:
     """Two batched calls of LAPACK in one program can wait for each other for ever."""
     size = WRITTEN_OUT + 1
     rounds = Rounds(jnp.ones((2, size)), jnp.ones((2, 3)), jnp.ones((1, 3)))

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +23,7 @@ from ilb.offline.encoders import ENCODER_RECIPES
 from ilb_paper.command import layout_comparison
 
 
-def in_a_process(*arguments, cwd):
+def in_a_process(*arguments: tuple[Any, ...], cwd: Path) -> str:
     """Run a command as a user does."""
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
     command = [sys.executable, "-m", "ilb", *map(str, arguments)]
@@ -29,10 +32,10 @@ def in_a_process(*arguments, cwd):
 
 
 @pytest.fixture
-def ilb(monkeypatch, capsys):
+def ilb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command in this process, as `main` does it, and give back all that it printed."""
 
-    def run(*arguments, cwd, expect=0):
+    def run(*arguments: tuple[Any, ...], cwd: Path, expect: int = 0) -> str:
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", ["ilb", *map(str, arguments)])
         monkeypatch.setattr(warnings, "showwarning", show_warning)
@@ -51,13 +54,13 @@ COLUMNS = ("--instance", "instance", "--time", "time", "--action", "action", "--
 
 
 @pytest.fixture
-def folder(folder_of_module):
+def folder(folder_of_module: Path) -> Path:
     """A folder with simulated logs, in it a model fitted to them."""
     return folder_of_module
 
 
 @pytest.fixture(scope="module")
-def folder_of_module(tmp_path_factory):
+def folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     sizes = ("--instances", 60, "--test-instances", 80, "--length", 40, "--latent-dim", 2, "--actions", 4)
     output = in_a_process("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
@@ -67,7 +70,7 @@ def folder_of_module(tmp_path_factory):
     return folder
 
 
-def test_simulate_fit_and_score_follow_one_another(ilb, folder):
+def test_simulate_fit_and_score_follow_one_another(ilb: Callable[..., str], folder: Path) -> None:
     arguments = ("model", "logs.test.parquet", "--train", "logs.parquet", "--world", "logs.world.json", "--json")
     scores = json.loads(ilb("score", *arguments, cwd=folder))
     assert set(scores) == {"this model", "oracle", "mean contexts", "best on average"}
@@ -77,19 +80,19 @@ def test_simulate_fit_and_score_follow_one_another(ilb, folder):
     assert "affine_r2" not in scores["best on average"]
 
 
-def test_every_recipe_is_listed_with_what_it_is(ilb, folder):
+def test_every_recipe_is_listed_with_what_it_is(ilb: Callable[..., str], folder: Path) -> None:
     lines = ilb("fit", "--recipes", cwd=folder).splitlines()
     assert [line.split()[0] for line in lines] == list(ENCODER_RECIPES)
     assert all(len(line.split()) > 5 for line in lines)
 
 
-def test_without_a_world_only_what_can_be_known_is_scored(ilb, folder):
+def test_without_a_world_only_what_can_be_known_is_scored(ilb: Callable[..., str], folder: Path) -> None:
     scores = json.loads(ilb("score", "model", "logs.test.parquet", "--json", cwd=folder))
     assert set(scores) == {"this model"}
     assert set(scores["this model"]) == {"reward_r2"}
 
 
-def test_the_saved_model_remembers_its_scores_and_columns(folder):
+def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
     model = LatentModel.load(folder / "model")
     assert model.schema.instance == "instance"
     assert [column.name for column in model.schema.context] == ["x1", "x2"]
@@ -128,7 +131,9 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder):
         (("reproduce", "--list", "fig:syntetic"), "Did you mean 'fig:synthetic'"),
     ],
 )
-def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, arguments, message):
+def test_a_wrong_input_gets_one_clear_line_and_no_traceback(
+    ilb: Callable[..., str], folder: Path, arguments: tuple[Any, ...], message: str
+) -> None:
     output = ilb(*arguments, cwd=folder, expect=2)
     assert "Traceback" not in output
     assert re.search(message, output.replace("\n", " ")), output
@@ -136,7 +141,7 @@ def test_a_wrong_input_gets_one_clear_line_and_no_traceback(ilb, folder, argumen
     assert "to run" not in output
 
 
-def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder):
+def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb: Callable[..., str], folder: Path) -> None:
     ilb(
         "simulate",
         "synthetic",
@@ -154,12 +159,12 @@ def test_a_table_and_a_world_that_do_not_belong_together_are_refused(ilb, folder
     assert "do not belong together" in output.replace("\n", " ")
 
 
-def test_the_training_table_is_not_scored_as_the_test_table(ilb, folder):
+def test_the_training_table_is_not_scored_as_the_test_table(ilb: Callable[..., str], folder: Path) -> None:
     output = ilb("score", "model", "logs.parquet", "--world", "logs.world.json", cwd=folder, expect=2)
     assert "rewards of the same instances differ" in output.replace("\n", " ")
 
 
-def test_interrupting_a_fit_saves_the_best_so_far(folder):
+def test_interrupting_a_fit_saves_the_best_so_far(folder: Path) -> None:
     command = [sys.executable, "-m", "ilb", "fit", "logs.parquet", *COLUMNS]
     command += ["--latent-dim", "2", "--recipe", "paper", "--test-share", "0", "--out", "interrupted"]
     environment = {**os.environ, "COLUMNS": "200", "FORCE_COLOR": "1"}
@@ -178,12 +183,12 @@ def test_interrupting_a_fit_saves_the_best_so_far(folder):
     assert "interrupted" in LatentModel.load(folder / "interrupted").provenance.notes[0]
 
 
-def test_an_interrupt_that_a_callback_swallows_comes_again():
+def test_an_interrupt_that_a_callback_swallows_comes_again() -> None:
     class Swallows:
-        def __del__(self):
+        def __del__(self) -> None:
             raise KeyboardInterrupt
 
-    def lose_one_and_wait():
+    def lose_one_and_wait() -> None:
         Swallows()
         time.sleep(30)
 
@@ -192,7 +197,7 @@ def test_an_interrupt_that_a_callback_swallows_comes_again():
     assert received.pop() == signal.SIGINT
 
 
-def test_a_second_signal_does_not_cut_the_tidying_up_short():
+def test_a_second_signal_does_not_cut_the_tidying_up_short() -> None:
     with interruptible(signal.SIGINT):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -202,8 +207,10 @@ def test_a_second_signal_does_not_cut_the_tidying_up_short():
 
 
 @pytest.mark.parametrize(("wrote", "said"), [(False, "nothing was written"), (True, "reported as written")])
-def test_a_stop_says_whether_something_was_written(ilb, tmp_path, monkeypatch, wrote, said):
-    def interrupted(table, columns, out, **options):
+def test_a_stop_says_whether_something_was_written(
+    ilb: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrote: bool, said: str
+) -> None:
+    def interrupted(table: Any, columns: Any, out: Path, **options: Any) -> None:
         if wrote:
             out.mkdir()
         raise KeyboardInterrupt
@@ -212,7 +219,7 @@ def test_a_stop_says_whether_something_was_written(ilb, tmp_path, monkeypatch, w
     assert said in ilb("fit", "logs.csv", *COLUMNS, "--out", "model", cwd=tmp_path, expect=130)
 
 
-def test_scores_of_the_paper_and_ours_can_be_read_in_80_columns(monkeypatch):
+def test_scores_of_the_paper_and_ours_can_be_read_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     for console in (console_module.results, console_module.notes):
         monkeypatch.setattr(console, "_width", 80, raising=False)
     header = ["model", "L", *(f"{score}, {whose}" for score in ("MCC", "R²", "% best") for whose in ("paper", "ours"))]
@@ -227,7 +234,7 @@ def test_scores_of_the_paper_and_ours_can_be_read_in_80_columns(monkeypatch):
     assert "84 / 25.0±13.1" in captured.get()
 
 
-def test_reproduce_writes_a_report_and_goes_on_where_it_was(ilb, tmp_path):
+def test_reproduce_writes_a_report_and_goes_on_where_it_was(ilb: Callable[..., str], tmp_path: Path) -> None:
     command = ("reproduce", "fig:ATE_a", "fig:z_q_dist_adcb", "--scale", "0.001", "--jobs", "1")
     first = ilb(*command, cwd=tmp_path)
     assert "1 task to run, 0 stored before." in first
@@ -239,7 +246,7 @@ def test_reproduce_writes_a_report_and_goes_on_where_it_was(ilb, tmp_path):
     assert "0 tasks to run, 1 stored before." in ilb(*command, cwd=tmp_path)
 
 
-def test_reproduce_lists_what_there_is(ilb, tmp_path):
+def test_reproduce_lists_what_there_is(ilb: Callable[..., str], tmp_path: Path) -> None:
     listed = ilb("reproduce", "--list", cwd=tmp_path)
     assert "fig:emission_noise" in listed
     assert "0 of" in listed
@@ -249,7 +256,9 @@ def test_reproduce_lists_what_there_is(ilb, tmp_path):
 
 
 @pytest.mark.parametrize("labels", [(), ("fig:nothing",)])
-def test_reproduce_names_the_labels_when_it_gets_none_that_it_knows(ilb, tmp_path, labels):
+def test_reproduce_names_the_labels_when_it_gets_none_that_it_knows(
+    ilb: Callable[..., str], tmp_path: Path, labels: tuple[str, ...]
+) -> None:
     said = ilb("reproduce", *labels, cwd=tmp_path, expect=2)
     assert "table:fit_results" in said
     assert "--list" in said

@@ -1,5 +1,7 @@
 """Mean-contrastive learning against what theory says it computes."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jaxtyping import Array
 from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -28,13 +31,13 @@ from ilb.offline.scores import align
 from ilb.offline.training import CosineAdam, Schedule
 
 
-def contexts_only(contexts, instance=None):
+def contexts_only(contexts: np.ndarray, instance: Any = None) -> Logs:
     """Logs of which only the contexts matter."""
     shape = contexts.shape[:-1]
     return Logs.from_arrays(contexts, np.full(shape, -1), np.full(shape, np.nan), instance, actions=2)
 
 
-def test_the_loss_is_the_gaussian_posterior_of_the_true_instance_by_brute_force():
+def test_the_loss_is_the_gaussian_posterior_of_the_true_instance_by_brute_force() -> None:
     rng = np.random.default_rng(0)
     encodings = rng.normal(size=(4, 5, 3)).astype(np.float32)
     fresh = np.ones((4, 5), bool)
@@ -55,7 +58,7 @@ def test_the_loss_is_the_gaussian_posterior_of_the_true_instance_by_brute_force(
             assert losses[c, row] == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_truth_is_where_the_loss_is_lowest():
+def test_the_truth_is_where_the_loss_is_lowest() -> None:
     """With contexts that are z plus unit noise, f(x) = x and the true population minimise the expected loss."""
     rng = np.random.default_rng(1)
     population_std = 1.5
@@ -65,7 +68,7 @@ def test_the_truth_is_where_the_loss_is_lowest():
     keys = jr.split(jr.key(0), 200)
 
     @jax.jit
-    def loss(scale, mean, log_precision):
+    def loss(scale: float, mean: Array, log_precision: Array) -> Array:
         params = TiedParams(MaxoutMLP((), Affine(scale * jnp.eye(2), jnp.zeros(2))), mean, log_precision)
         return jax.lax.map(lambda key: TiedContrast(16, 6)(params, histories, key), keys).mean()
 
@@ -87,7 +90,7 @@ def test_the_truth_is_where_the_loss_is_lowest():
         assert float(loss(scale, truth[1] + shift, truth[2] + log_precision)) > best
 
 
-def test_the_numbers_of_the_recipes_are_those_that_were_measured():
+def test_the_numbers_of_the_recipes_are_those_that_were_measured() -> None:
     """Recorded results were made with these: a change of any is a change of numbers."""
     default, deep = TiedRecipe(), TiedRecipe.deep()
     for recipe, layers, steps in ((default, 3, 1200), (deep, 4, 3000)):
@@ -101,7 +104,7 @@ def test_the_numbers_of_the_recipes_are_those_that_were_measured():
         assert recipe.training == Schedule(steps=steps, optimiser=CosineAdam(0.03), score_every=100)
 
 
-def test_histories_are_laid_out_end_to_end_and_padded_with_nothing():
+def test_histories_are_laid_out_end_to_end_and_padded_with_nothing() -> None:
     context = np.arange(12, dtype=np.float32).reshape(6, 2)
     histories = pad_histories(context, np.array([1, 3, 2]), (40, 9))
     rows, instances = padded_size(40), padded_size(9)
@@ -116,7 +119,7 @@ def test_histories_are_laid_out_end_to_end_and_padded_with_nothing():
 @pytest.mark.parametrize(
     ("instances", "rows", "held"), [(14, 5, 0), (16, 5, 2), (40, 5, 4), (40, 250, 0), (40, 249, 4)]
 )
-def test_instances_are_held_out_unless_there_are_very_few_or_ample_rows(instances, rows, held):
+def test_instances_are_held_out_unless_there_are_very_few_or_ample_rows(instances: int, rows: Any, held: Any) -> None:
     assert TiedRecipe()._held_out(contexts_only(np.zeros((instances, rows, 1)))) == held
 
 
@@ -124,14 +127,16 @@ def test_instances_are_held_out_unless_there_are_very_few_or_ample_rows(instance
     ("instances", "rows", "batch"),
     [(500, 100, (32, 32)), (500, 32, (32, 32)), (500, 8, (128, 8)), (500, 2, (500, 2)), (20, 8, (20, 8))],
 )
-def test_a_batch_has_the_same_number_of_rows_whatever_the_length_of_histories(instances, rows, batch):
+def test_a_batch_has_the_same_number_of_rows_whatever_the_length_of_histories(
+    instances: int, rows: Any, batch: Any
+) -> None:
     loss = TiedRecipe()._loss([contexts_only(np.zeros((instances, rows, 1)))])
     assert (loss.instances, loss.rows) == batch
 
 
 @settings(max_examples=30, deadline=None)
 @given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=50), seed=st.integers(0, 1000))
-def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths, seed):
+def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths: list[int], seed: int) -> None:
     lengths = np.array(lengths)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     marked = np.stack([np.arange(lengths.sum()), owner], axis=1).astype(np.float32)
@@ -148,7 +153,7 @@ def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths, seed):
         assert set(named.tolist()) == set(owners.tolist()) - {owners[c]}
 
 
-def test_every_row_is_drawn_equally_often_within_its_instance():
+def test_every_row_is_drawn_equally_often_within_its_instance() -> None:
     lengths = np.array([3, 10, 7])
     marked = np.arange(20, dtype=np.float32)[:, None]
     histories = pad_histories(marked, lengths)
@@ -160,7 +165,7 @@ def test_every_row_is_drawn_equally_often_within_its_instance():
         assert np.all(np.abs(counts[first:last] - expected) < 5 * np.sqrt(expected))
 
 
-def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis():
+def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis() -> None:
     """Linear and Gaussian: LDA is optimal, so the encoder must agree with it up to an affine map."""
     rng = np.random.default_rng(2)
     latents = rng.normal(size=(150, 2))
@@ -178,7 +183,7 @@ def test_a_linear_emission_is_encoded_as_by_linear_discriminant_analysis():
     assert unexplained < 0.01
 
 
-def test_the_encoder_comes_out_in_its_canonical_basis():
+def test_the_encoder_comes_out_in_its_canonical_basis() -> None:
     world = draw_world(jr.key(0), latent_dim=3, actions=2)
     logs = record(jr.key(1), world, UniformLogging(2), 60, 40).logs
     recipe = TiedRecipe(layers=2, training=Schedule(60, score_every=60))
@@ -191,7 +196,7 @@ def test_the_encoder_comes_out_in_its_canonical_basis():
     assert np.all(np.diff(variances) <= 0)
 
 
-def test_short_and_unequal_histories_are_learned_from():
+def test_short_and_unequal_histories_are_learned_from() -> None:
     """Histories of 1 to 9 rows; the encoder still beats least squares on the mean context by far."""
     world = draw_world(jr.key(3), latent_dim=3, actions=4)
     lengths = np.random.default_rng(0).integers(1, 10, size=1000)
@@ -200,7 +205,7 @@ def test_short_and_unequal_histories_are_learned_from():
     recipe = TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200))
     encoder = recipe.train(jr.split(jr.key(0), 1), [training.logs], 3)[0].encoder
 
-    def unexplained(values):
+    def unexplained(values: np.ndarray) -> float:
         means = instance_means(values, test.logs.starts)
         return np.sum((align(means, test.latents)(means) - test.latents) ** 2) / np.sum(test.latents**2)
 
@@ -210,7 +215,7 @@ def test_short_and_unequal_histories_are_learned_from():
     assert learned < oracle + 0.25 * (plain - oracle)
 
 
-def test_instances_with_a_single_row_each_can_not_be_learned_from():
+def test_instances_with_a_single_row_each_can_not_be_learned_from() -> None:
     logs = contexts_only(np.random.default_rng(0).normal(size=(20, 1, 3)))
     with pytest.raises(FitError, match="single row"):
         TiedRecipe().train(jr.split(jr.key(0), 1), [logs], 2)

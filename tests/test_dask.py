@@ -3,6 +3,8 @@
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
@@ -16,6 +18,7 @@ from ilb_paper.results import Results, Size
 from ilb_paper.runner import plan, run
 from ilb_paper.settings import SyntheticSetting
 from ilb_paper.store import Store
+from ilb_paper.tasks import AbstractTask, Outcome
 
 SPREAD = RegretFigure(
     label="spread",
@@ -28,14 +31,14 @@ SPREAD = RegretFigure(
 class Killer:
     """Kills a worker when the first outcome has come."""
 
-    def __init__(self, client):
+    def __init__(self, client: Any) -> None:
         self.client = client
         self.killed = None
 
-    def started(self, tasks, weight, stored):
+    def started(self, tasks: int, weight: float, stored: int) -> None:
         self.tasks = tasks
 
-    def finished(self, task, outcome):
+    def finished(self, task: AbstractTask, outcome: Outcome) -> None:
         if self.killed is None:
             pids = self.client.run(os.getpid)
             self.killed = next(iter(pids.values()))
@@ -43,7 +46,7 @@ class Killer:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path):
+def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
     here, there = Results(Store(tmp_path / "here"), Size(0.005)), Results(Store(tmp_path / "there"), Size(0.005))
     assert not run([SPREAD], here)
     with (
@@ -62,13 +65,13 @@ def test_a_killed_worker_loses_nothing_and_changes_nothing(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "ANSWER_WITHIN", "1s")
     for wrong in ("tcp://127.0.0.1:1", "nonsense://x"):
         with pytest.raises(IlbError, match=f"no Dask scheduler answers at {wrong}"):
             run([SPREAD], Results(Store(tmp_path), Size(0.001)), backend="dask", cluster=wrong)
 
 
-def test_dask_without_a_cluster_says_what_is_missing(tmp_path):
+def test_dask_without_a_cluster_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(IlbError, match="--cluster"):
         run([SPREAD], Results(Store(tmp_path), Size(0.001)), backend="dask")

@@ -6,18 +6,19 @@ import pytest
 
 from ilb import FitError, choose_latent_dim
 from ilb.environments import UniformLogging, draw_world, record
+from ilb.logs import Logs
 from ilb.offline.choice import DimensionChoice
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Schedule
 
 
 @pytest.fixture(scope="module")
-def logs():
+def logs() -> Logs:
     world = draw_world(jr.key(0), latent_dim=2, context_dim=4, layers=3, actions=2)
     return record(jr.key(1), world, UniformLogging(2), 120, 40).logs
 
 
-def test_the_true_dimension_is_found_and_the_curve_shows_why(logs):
+def test_the_true_dimension_is_found_and_the_curve_shows_why(logs: Logs) -> None:
     recipe = TiedRecipe(layers=3, training=Schedule(150, CosineAdam(0.03), score_every=75))
     choice = choose_latent_dim(logs, seed=0, candidates=(1, 2, 3), recipe=recipe)
     assert choice.chosen == 2
@@ -29,12 +30,12 @@ def test_the_true_dimension_is_found_and_the_curve_shows_why(logs):
     assert "latent dimension 2 chosen" in choice.sentence()
 
 
-def test_too_few_instances_ask_for_the_dimension(logs):
+def test_too_few_instances_ask_for_the_dimension(logs: Logs) -> None:
     with pytest.raises(FitError, match="Give latent_dim"):
         choose_latent_dim(logs.select(np.arange(6)), seed=0)
 
 
-def test_the_smallest_dimension_within_one_standard_error_of_the_best_is_chosen():
+def test_the_smallest_dimension_within_one_standard_error_of_the_best_is_chosen() -> None:
     """Losses of 100 instances, by hand: what counts is the error of differences, not that of the losses."""
     hard = np.linspace(0, 10, 100)  # instances differ far more than dimensions do
     jitter = np.where(np.arange(100) % 2, 1.0, -1.0)  # of variance 100 / 99, so a difference has an error of 0.1005

@@ -1,6 +1,7 @@
 """Latent bandits with discrete states: mTS and mUCB, and the states that logs give them."""
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
@@ -27,7 +29,8 @@ from ilb.offline.discrete_states import (
     tabulate_rewards,
 )
 from ilb.online.discrete import MixtureRewards, mts, mucb
-from ilb.types import Step
+from ilb.online.policy import AbstractPolicy
+from ilb.types import Choice, Step
 
 # Three states, five actions; the last two actions are the best of no state.
 MEANS = np.array([[1.0, 0.0, -0.5, 0.9, -1.0], [0.0, 1.5, 0.2, 1.0, 0.0], [-1.0, 0.2, 0.6, 0.5, -0.2]])
@@ -42,22 +45,22 @@ EVERYTHING, CONTEXT = jnp.ones(ACTIONS, bool), jnp.zeros(1)
 POLICIES = {"mts": mts(STATES), "mucb": mucb(STATES, HORIZON)}
 
 
-def steps_of(rng, rounds, true_state=1):
+def steps_of(rng: np.random.Generator, rounds: int, true_state: int = 1) -> Step:
     action = rng.integers(0, ACTIONS, rounds)
     reward = MEANS[true_state, action] + np.sqrt(VARIANCE[action]) * rng.normal(size=rounds)
     return Step(jnp.zeros((rounds, 1)), jnp.asarray(action), jnp.asarray(reward, jnp.float32))
 
 
 @jax.jit
-def learned(policy, steps):
+def learned(policy: AbstractPolicy, steps: Step) -> Any:
     return jax.lax.scan(lambda state, step: (policy.learn(state, step), None), policy.init(), steps)[0]
 
 
 @jax.jit
-def play(key, policy, means, allowed):
+def play(key: PRNGKeyArray, policy: AbstractPolicy, means: Array, allowed: Array) -> tuple[Array, Any]:
     """Play ten instances with these mean rewards; give the actions and the state after each round."""
 
-    def one(state, key):
+    def one(state: Any, key: PRNGKeyArray) -> tuple[Any, tuple[Array, Any]]:
         key_decide, key_reward = jr.split(key)
         state, choice = policy.decide(key_decide, state, CONTEXT, allowed)
         reward = means[choice.action] + 0.5 * jr.normal(key_reward)
@@ -68,23 +71,23 @@ def play(key, policy, means, allowed):
 
 
 @jax.jit
-def choices(policy, state, allowed):
+def choices(policy: AbstractPolicy, state: Any, allowed: Array) -> Array:
     """Decide 4000 times from one state."""
     return jax.vmap(lambda key: policy.decide(key, state, CONTEXT, allowed)[1].action)(jr.split(jr.key(1), 4000))
 
 
 @jax.jit
-def believed(policy, state):
+def believed(policy: AbstractPolicy, state: Any) -> tuple[Array, Array, Array]:
     rewards = policy.rewards(state, CONTEXT)
     return rewards.probabilities(), rewards.mean(), rewards.std()
 
 
 @jax.jit
-def propensities_of(policy, state, allowed):
+def propensities_of(policy: AbstractPolicy, state: Any, allowed: Array) -> Array:
     return policy.propensities(jr.key(2), state, CONTEXT, allowed)
 
 
-def brute_force_posterior(steps):
+def brute_force_posterior(steps: Step) -> np.ndarray:
     reward, action = np.asarray(steps.reward, float), np.asarray(steps.action)
     likelihood = stats.norm.logpdf(reward, MEANS[:, action], np.sqrt(VARIANCE[action])).sum(axis=1)
     log_weights = np.log(WEIGHTS) + likelihood
@@ -95,7 +98,7 @@ def brute_force_posterior(steps):
 
 
 @pytest.mark.parametrize("rounds", [1, 5, 2000])
-def test_the_posterior_of_mts_is_that_of_bayes_rule_reward_by_reward(rounds):
+def test_the_posterior_of_mts_is_that_of_bayes_rule_reward_by_reward(rounds: int) -> None:
     for seed in range(5):
         steps = steps_of(np.random.default_rng(seed), rounds)
         probabilities, mean_rewards, stds = believed(POLICIES["mts"], learned(POLICIES["mts"], steps))
@@ -106,13 +109,13 @@ def test_the_posterior_of_mts_is_that_of_bayes_rule_reward_by_reward(rounds):
         np.testing.assert_allclose(stds**2, posterior @ MEANS**2 - mean**2, atol=1e-3)
 
 
-def test_before_any_reward_mts_knows_how_common_the_states_are():
+def test_before_any_reward_mts_knows_how_common_the_states_are() -> None:
     probabilities, mean_rewards, _ = believed(POLICIES["mts"], POLICIES["mts"].init())
     np.testing.assert_allclose(probabilities, WEIGHTS, atol=1e-6)
     np.testing.assert_allclose(mean_rewards, WEIGHTS @ MEANS, atol=1e-6)
 
 
-def test_rewards_may_arrive_in_any_order():
+def test_rewards_may_arrive_in_any_order() -> None:
     rng = np.random.default_rng(0)
     steps, order = steps_of(rng, 300), rng.permutation(300)
     one, other = (learned(POLICIES["mts"], some) for some in (steps, jax.tree.map(lambda leaf: leaf[order], steps)))
@@ -120,7 +123,7 @@ def test_rewards_may_arrive_in_any_order():
         np.testing.assert_allclose(*sums, rtol=1e-5)
 
 
-def test_states_are_drawn_by_their_probabilities():
+def test_states_are_drawn_by_their_probabilities() -> None:
     probabilities = np.array([0.1, 0.6, 0.3])
     rewards = MixtureRewards(jnp.log(jnp.asarray(probabilities)) + 5.0, jnp.asarray(MEANS))
     drawn = np.asarray(jax.jit(jax.vmap(rewards.draw))(jr.split(jr.key(0), 10_000)))
@@ -130,13 +133,13 @@ def test_states_are_drawn_by_their_probabilities():
 
 
 @pytest.mark.parametrize("possible", [0, 1, 2])
-def test_no_noise_draws_an_impossible_state(possible):
+def test_no_noise_draws_an_impossible_state(possible: int) -> None:
     rewards = MixtureRewards(jnp.where(jnp.arange(3) == possible, 0.0, -jnp.inf), jnp.asarray(MEANS, jnp.float32))
     drawn = jax.jit(jax.vmap(rewards.at))(jnp.array([[-8.0], [-0.3], [0.0], [0.3], [8.0]]))
     np.testing.assert_array_equal(drawn, np.tile(np.float32(MEANS[possible]), (5, 1)))
 
 
-def test_rounding_leaves_no_gap_behind_the_last_possible_state():
+def test_rounding_leaves_no_gap_behind_the_last_possible_state() -> None:
     """Fifty probabilities in float32 sum to a little less than one, or a little more."""
     log_weights = np.log(np.random.default_rng(0).dirichlet(np.ones(50), 200)).astype(np.float32)
     log_weights[:, -1] = -np.inf
@@ -146,7 +149,7 @@ def test_rounding_leaves_no_gap_behind_the_last_possible_state():
 
 
 @pytest.mark.parametrize("allowed", [[True] * 5, [False, True, False, True, True]], ids=["all", "masked"])
-def test_mts_takes_an_action_as_often_as_the_states_are_true_in_which_it_is_best(allowed):
+def test_mts_takes_an_action_as_often_as_the_states_are_true_in_which_it_is_best(allowed: list[bool]) -> None:
     policy, steps = POLICIES["mts"], steps_of(np.random.default_rng(11), 2)
     state, posterior = learned(policy, steps), brute_force_posterior(steps)
     best = np.argmax(np.where(allowed, MEANS, -np.inf), axis=1)
@@ -162,7 +165,7 @@ def test_mts_takes_an_action_as_often_as_the_states_are_true_in_which_it_is_best
 # mUCB
 
 
-def plain_mucb(rewards, sigma, horizon):
+def plain_mucb(rewards: np.ndarray, sigma: float, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The algorithm as a loop over rounds; `rewards` are those of all actions in each round."""
     actions, rounds, shortfall = [], np.zeros(3), np.zeros(3)
     for reward in rewards:
@@ -176,13 +179,13 @@ def plain_mucb(rewards, sigma, horizon):
 
 
 @pytest.mark.parametrize("true_means", [*MEANS, MEANS[2] - 3], ids=["first", "second", "third", "none"])
-def test_mucb_decides_like_a_plain_loop(true_means):
+def test_mucb_decides_like_a_plain_loop(true_means: np.ndarray) -> None:
     policy = POLICIES["mucb"]
     rewards = (true_means + 0.5 * np.random.default_rng(1).normal(size=(HORIZON, ACTIONS))).astype(np.float32)
 
     @jax.jit
-    def run(rewards):
-        def one(state, reward):
+    def run(rewards: Array) -> tuple[Any, Array]:
+        def one(state: Any, reward: Array) -> tuple[Any, Array]:
             state, choice = policy.decide(jr.key(0), state, CONTEXT, EVERYTHING)
             return policy.learn(state, Step(CONTEXT, choice.action, reward[choice.action])), choice.action
 
@@ -195,13 +198,13 @@ def test_mucb_decides_like_a_plain_loop(true_means):
     np.testing.assert_allclose(state.shortfall, shortfall, atol=1e-2)
 
 
-def test_mucb_never_plays_an_action_that_is_best_in_no_state():
+def test_mucb_never_plays_an_action_that_is_best_in_no_state() -> None:
     for means in MEANS:
         actions, _ = play(jr.key(3), POLICIES["mucb"], jnp.asarray(means), EVERYTHING)
         assert set(np.unique(actions).tolist()) <= set(MEANS.argmax(axis=1).tolist())
 
 
-def test_mucb_rules_out_states_that_promise_too_much_and_keeps_the_true_one():
+def test_mucb_rules_out_states_that_promise_too_much_and_keeps_the_true_one() -> None:
     policy = POLICIES["mucb"]
     _, states = play(jr.key(4), policy, jnp.asarray(MEANS[2]), EVERYTHING)
     consistent = np.asarray(jax.jit(jax.vmap(jax.vmap(policy.consistent)))(states))
@@ -213,7 +216,7 @@ def test_mucb_rules_out_states_that_promise_too_much_and_keeps_the_true_one():
     np.testing.assert_allclose(policy.rewards(last, CONTEXT).std(), 0, atol=1e-5)
 
 
-def test_where_no_state_is_consistent_mucb_takes_all():
+def test_where_no_state_is_consistent_mucb_takes_all() -> None:
     policy = POLICIES["mucb"]
     state = policy.init()._replace(rounds=jnp.ones(3), shortfall=jnp.full(3, 100.0))
     np.testing.assert_array_equal(policy.consistent(state), [True, True, True])
@@ -221,7 +224,7 @@ def test_where_no_state_is_consistent_mucb_takes_all():
     assert int(choice.action) == 1
 
 
-def test_a_late_reward_is_booked_on_the_state_that_chose_its_action():
+def test_a_late_reward_is_booked_on_the_state_that_chose_its_action() -> None:
     policy = POLICIES["mucb"]
     state, first = policy.decide(jr.key(0), policy.init(), CONTEXT, EVERYTHING)
     assert int(first.action) == 1
@@ -238,7 +241,7 @@ def test_a_late_reward_is_booked_on_the_state_that_chose_its_action():
         np.testing.assert_array_equal(learnt.rounds - state.rounds, np.arange(3) == owner)
 
 
-def test_the_propensities_of_mucb_mark_its_choice():
+def test_the_propensities_of_mucb_mark_its_choice() -> None:
     policy, allowed = POLICIES["mucb"], jnp.array([True, False, True, True, True])
     state, choice = policy.decide(jr.key(0), policy.init(), CONTEXT, allowed)
     assert int(choice.action) == int(np.argmax(np.where(allowed, choice.values, -np.inf))) == 0
@@ -249,24 +252,24 @@ def test_the_propensities_of_mucb_mark_its_choice():
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_best_action_is_found_when_the_world_is_discrete(name):
+def test_the_best_action_is_found_when_the_world_is_discrete(name: str) -> None:
     for number, means in enumerate(MEANS):
         actions, _ = play(jr.key(number), POLICIES[name], jnp.asarray(means), EVERYTHING)
         assert np.mean(np.asarray(actions)[:, 300:] == means.argmax()) > 0.99
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_masked_actions_are_never_played(name):
+def test_masked_actions_are_never_played(name: str) -> None:
     allowed = jnp.array([True, False, False, True, True])
     actions, _ = play(jr.key(5), POLICIES[name], jnp.asarray(MEANS[1]), allowed)
     assert set(np.unique(actions).tolist()) <= {0, 3, 4}
 
 
-def test_other_states_and_horizons_run_in_the_same_program():
+def test_other_states_and_horizons_run_in_the_same_program() -> None:
     traces = []
 
     @eqx.filter_jit
-    def decide(policy):
+    def decide(policy: AbstractPolicy) -> tuple[Any, Choice]:
         traces.append(None)
         return policy.decide(jr.key(0), policy.init(), CONTEXT, EVERYTHING)
 
@@ -278,7 +281,9 @@ def test_other_states_and_horizons_run_in_the_same_program():
 # States from logged rewards
 
 
-def discrete_logs(rng, instances=120, length=12, actions=ACTIONS):
+def discrete_logs(
+    rng: np.random.Generator, instances: int = 120, length: int = 12, actions: int = ACTIONS
+) -> tuple[Logs, np.ndarray]:
     """Logs of a world in which an instance is in one of three states; and who is in which."""
     state = rng.choice(3, instances, p=WEIGHTS)
     action = rng.integers(0, actions, (instances, length))
@@ -286,18 +291,18 @@ def discrete_logs(rng, instances=120, length=12, actions=ACTIONS):
     return Logs.from_arrays(np.zeros((instances, length, 1)), action, reward, actions=ACTIONS), state
 
 
-def matched(found, truth):
+def matched(found: Array, truth: np.ndarray) -> np.ndarray:
     """Give the order of the found states that brings them closest to the true ones."""
     distance = ((truth[:, None] - np.asarray(found)) ** 2).sum(axis=2)
     return linear_sum_assignment(distance)[1]
 
 
-def random_mixture(rng, states):
+def random_mixture(rng: np.random.Generator, states: int) -> Mixture:
     weights = rng.dirichlet(np.ones(states))
     return Mixture(weights, rng.normal(size=(states, ACTIONS)), float(rng.uniform(0.1, 2)))
 
 
-def test_the_objective_is_the_likelihood_of_the_rows_and_the_prior():
+def test_the_objective_is_the_likelihood_of_the_rows_and_the_prior() -> None:
     rng = np.random.default_rng(2)
     logs, _ = discrete_logs(rng, instances=15)
     table, mixture = tabulate_rewards(logs), random_mixture(rng, 3)
@@ -311,7 +316,7 @@ def test_the_objective_is_the_likelihood_of_the_rows_and_the_prior():
 
 
 @pytest.mark.parametrize("length", [1, 3, 12])
-def test_no_step_of_em_lowers_the_objective(length):
+def test_no_step_of_em_lowers_the_objective(length: int) -> None:
     rng = np.random.default_rng(3)
     for states in (1, 2, 5):
         table = tabulate_rewards(discrete_logs(rng, length=length)[0])
@@ -320,7 +325,7 @@ def test_no_step_of_em_lowers_the_objective(length):
         assert objective[-1] > objective[0]
 
 
-def test_the_end_of_em_can_not_be_improved_by_small_moves():
+def test_the_end_of_em_can_not_be_improved_by_small_moves() -> None:
     rng = np.random.default_rng(4)
     table = tabulate_rewards(discrete_logs(rng)[0])
     prior = mean_prior(table)
@@ -337,7 +342,7 @@ def test_the_end_of_em_can_not_be_improved_by_small_moves():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_planted_states_are_recovered_from_rewards(seed):
+def test_planted_states_are_recovered_from_rewards(seed: int) -> None:
     logs, state = discrete_logs(np.random.default_rng(seed), instances=200)
     found = fit_states_on_rewards(logs, 3, seed=seed)
     order = matched(found.mean_rewards, MEANS)
@@ -347,7 +352,7 @@ def test_planted_states_are_recovered_from_rewards(seed):
     np.testing.assert_allclose(found.reward_variance, 0.25, rtol=0.1)
 
 
-def test_instances_may_have_taken_few_of_the_actions():
+def test_instances_may_have_taken_few_of_the_actions() -> None:
     """Each instance takes two actions only; pairs differ, so the states can be pieced together."""
     rng = np.random.default_rng(6)
     state = rng.choice(3, 600, p=WEIGHTS)
@@ -359,13 +364,13 @@ def test_instances_may_have_taken_few_of_the_actions():
     np.testing.assert_allclose(found.mean_rewards[matched(found.mean_rewards, MEANS)], MEANS, atol=0.2)
 
 
-def test_an_action_that_nobody_took_is_expected_to_pay_the_average():
+def test_an_action_that_nobody_took_is_expected_to_pay_the_average() -> None:
     logs, _ = discrete_logs(np.random.default_rng(7), actions=ACTIONS - 1)
     found = fit_states_on_rewards(logs, 3, seed=0)
     np.testing.assert_allclose(found.mean_rewards[:, -1], np.full(3, logs.reward.mean()), atol=1e-4)
 
 
-def test_one_state_is_the_mean_of_each_action():
+def test_one_state_is_the_mean_of_each_action() -> None:
     logs, _ = discrete_logs(np.random.default_rng(8))
     found = fit_states_on_rewards(logs, 1, seed=0)
     means = [logs.reward[logs.action == a].mean() for a in range(ACTIONS)]
@@ -374,7 +379,7 @@ def test_one_state_is_the_mean_of_each_action():
     np.testing.assert_allclose(found.reward_variance, np.mean(residual**2), rtol=1e-3)
 
 
-def test_the_seed_determines_the_states_and_rewards_without_noise_are_no_trouble():
+def test_the_seed_determines_the_states_and_rewards_without_noise_are_no_trouble() -> None:
     state = np.arange(30) % 3
     action = np.tile(np.arange(ACTIONS), (30, 1))
     logs = Logs.from_arrays(np.zeros((30, ACTIONS, 1)), action, MEANS[state], actions=ACTIONS)
@@ -386,7 +391,7 @@ def test_the_seed_determines_the_states_and_rewards_without_noise_are_no_trouble
 
 
 @pytest.mark.parametrize("states", [0, 121])
-def test_more_states_than_instances_and_none_are_refused(states):
+def test_more_states_than_instances_and_none_are_refused(states: int) -> None:
     logs, _ = discrete_logs(np.random.default_rng(9))
     with pytest.raises(FitError, match="between 1 and the number of instances, which is 120"):
         fit_states_on_rewards(logs, states, seed=0)
@@ -405,12 +410,12 @@ MODEL = LatentModel(
 )
 
 
-def context_logs(rng, centres, length=25):
+def context_logs(rng: np.random.Generator, centres: np.ndarray, length: int = 25) -> Logs:
     contexts = centres[:, None] + 0.5 * rng.normal(size=(len(centres), length, 2))
     return Logs.from_arrays(contexts, np.zeros(contexts.shape[:2]), np.zeros(contexts.shape[:2]), actions=4)
 
 
-def test_planted_states_are_recovered_from_encodings():
+def test_planted_states_are_recovered_from_encodings() -> None:
     rng = np.random.default_rng(10)
     state = rng.choice(3, 150, p=WEIGHTS)
     found = fit_states_on_encodings(MODEL, context_logs(rng, CENTRES[state]), 3, seed=0)
@@ -422,7 +427,7 @@ def test_planted_states_are_recovered_from_encodings():
     np.testing.assert_allclose(found.reward_variance, np.array([0.1, 0.2, 0.3, 0.4]) + 0.05 + spread, atol=0.01)
 
 
-def test_with_one_state_all_that_varies_between_instances_is_noise():
+def test_with_one_state_all_that_varies_between_instances_is_noise() -> None:
     rng = np.random.default_rng(11)
     logs = context_logs(rng, rng.normal(size=(100, 2)))
     found = fit_states_on_encodings(MODEL, logs, 1, seed=0)
@@ -432,7 +437,7 @@ def test_with_one_state_all_that_varies_between_instances_is_noise():
     np.testing.assert_allclose(found.reward_variance, expected, rtol=1e-4)
 
 
-def test_states_on_encodings_do_not_depend_on_their_scale():
+def test_states_on_encodings_do_not_depend_on_their_scale() -> None:
     rng = np.random.default_rng(12)
     logs = context_logs(rng, CENTRES[rng.choice(3, 60)])
     scaled = Logs.from_arrays(1000 * logs.context + 7, logs.action, logs.reward, instance=logs.instance, actions=4)

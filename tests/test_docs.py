@@ -81,7 +81,9 @@ def runnable(page: Path) -> bool:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_what_a_page_shows_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
+def test_what_a_page_shows_runs_and_prints_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", console.show_warning)
     monkeypatch.setattr(console.results, "_width", 80, raising=False)
@@ -163,11 +165,11 @@ def numbers(line: str) -> list[float]:
     return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
 
 
-def test_every_block_says_what_it_is():
+def test_every_block_says_what_it_is() -> None:
     assert [str(block) for blocks in BLOCKS.values() for block in blocks if block.language not in LANGUAGES] == []
 
 
-def test_few_blocks_are_not_run_and_each_says_why():
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
     left_out = {
         str(block): block.not_run for blocks in BLOCKS.values() for block in blocks if block.not_run is not None
     }
@@ -176,12 +178,12 @@ def test_few_blocks_are_not_run_and_each_says_why():
     assert comments == NOT_RUN, "a comment stands before no block, or gives no reason"
 
 
-def test_nothing_is_made_smaller_that_no_page_shows():
+def test_nothing_is_made_smaller_that_no_page_shows() -> None:
     code = "\n".join(block.code for blocks in BLOCKS.values() for block in blocks)
     assert [text for text in (*SMALLER, *REPRODUCED) if text not in code] == []
 
 
-def test_the_reader_of_pages_sees_blocks_and_comments(tmp_path):
+def test_the_reader_of_pages_sees_blocks_and_comments(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("words\n```python\nx = 1\n```\n<!-- not run: no cluster here -->\n```sh\ndask scheduler\n```\n")
     first, second = blocks_of(page)
@@ -189,7 +191,7 @@ def test_the_reader_of_pages_sees_blocks_and_comments(tmp_path):
     assert (second.language, second.not_run) == ("sh", "no cluster here")
 
 
-def test_output_is_held_against_the_page():
+def test_output_is_held_against_the_page() -> None:
     shown = Block(PAGES[0], 0, "text", "best 'C' 1.10 ± 0.32\n", None)
     assert_same("best 'C' 1.11 ± 0.32   \n\n", shown)
     with pytest.raises(AssertionError):

@@ -11,11 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from ilb import FitError, LatentModel, fit, fit_many
-from ilb.environments import UniformLogging, draw_world, record
+from ilb.environments import Recording, SyntheticWorld, UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.networks import random_maxout_mlp
 from ilb.offline.encoders import ENCODER_RECIPES
 from ilb.offline.encoders.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
@@ -48,7 +49,7 @@ SMALL = {
 }
 
 
-def planned_steps(recipe, rows):
+def planned_steps(recipe: EncoderRecipe, rows: int) -> int:
     """What a recipe says it will do: a number of steps, or of epochs over the rows that are not held out."""
     if isinstance(recipe, WithContexts):
         return planned_steps(recipe.recipe, rows)
@@ -58,7 +59,7 @@ def planned_steps(recipe, rows):
 
 
 @pytest.fixture(params=ENCODER_RECIPES, scope="module")
-def recipe(request):
+def recipe(request: pytest.FixtureRequest) -> EncoderRecipe:
     whole = ENCODER_RECIPES[request.param]()
     small = SMALL.get(request.param, whole)
     assert type(small) is type(whole)
@@ -66,23 +67,25 @@ def recipe(request):
 
 
 @pytest.fixture(scope="module")
-def world():
+def world() -> SyntheticWorld:
     return draw_world(jr.key(0), latent_dim=2, context_dim=4, layers=3, actions=3)
 
 
 @pytest.fixture(scope="module")
-def recording(world):
+def recording(world: SyntheticWorld) -> Recording:
     lengths = np.random.default_rng(0).integers(20, 60, size=50)
     return record(jr.key(1), world, UniformLogging(3), 50, lengths)
 
 
 @pytest.fixture(scope="module")
-def models(recipe, recording):
+def models(recipe: EncoderRecipe, recording: Recording) -> list[LatentModel]:
     """What the seeds 0 and 1 give, each by itself."""
     return [fit(recording.logs, latent_dim=2, recipe=recipe, seed=seed) for seed in (0, 1)]
 
 
-def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensions(models, world, recording):
+def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensions(
+    models: list[LatentModel], world: SyntheticWorld, recording: Recording
+) -> None:
     model = models[0]
     test = record(jr.key(2), world, UniformLogging(3), 200, 50)
     to_latents = align(
@@ -93,7 +96,9 @@ def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensi
     assert unexplained < 0.1
 
 
-def test_the_same_seed_gives_the_same_model_and_another_seed_another(recipe, models, recording):
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(
+    recipe: EncoderRecipe, models: list[LatentModel], recording: Recording
+) -> None:
     again, (first, other) = fit(recording.logs, latent_dim=2, recipe=recipe, seed=0), models
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -101,7 +106,9 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(recipe, mod
     assert not np.allclose(encode_contexts(first.encoder, contexts), encode_contexts(other.encoder, contexts))
 
 
-def test_models_learned_together_are_those_learned_alone(recipe, models, world, recording):
+def test_models_learned_together_are_those_learned_alone(
+    recipe: EncoderRecipe, models: list[LatentModel], world: SyntheticWorld, recording: Recording
+) -> None:
     other = record(jr.key(7), world, UniformLogging(3), 40, 30)
     together = fit_many([recording.logs, other.logs], latent_dim=2, recipe=recipe, seeds=[1, 2])
     first, second = (
@@ -113,7 +120,9 @@ def test_models_learned_together_are_those_learned_alone(recipe, models, world, 
     assert isinstance(together[1], LatentModel)
 
 
-def test_the_model_says_where_it_comes_from(recipe, models, recording):
+def test_the_model_says_where_it_comes_from(
+    recipe: EncoderRecipe, models: list[LatentModel], recording: Recording
+) -> None:
     provenance = models[1].provenance
     assert provenance.seed == 1
     assert provenance.recipe["name"] == type(recipe).__name__
@@ -125,18 +134,18 @@ def test_the_model_says_where_it_comes_from(recipe, models, recording):
 
 
 @pytest.mark.parametrize("wrong", [0, 5])
-def test_a_latent_dimension_that_can_not_be_is_refused(recipe, recording, wrong):
+def test_a_latent_dimension_that_can_not_be_is_refused(recipe: EncoderRecipe, recording: Recording, wrong: int) -> None:
     with pytest.raises(FitError, match=f"latent_dim={wrong} with 4 columns"):
         fit(recording.logs, latent_dim=wrong, recipe=recipe)
 
 
-def test_too_few_instances_are_refused(recipe, recording):
+def test_too_few_instances_are_refused(recipe: EncoderRecipe, recording: Recording) -> None:
     with pytest.raises(FitError, match="2 instances can't show 2 latent dimensions"):
         fit(recording.logs.select([0, 1]), latent_dim=2, recipe=recipe)
 
 
-def test_an_interrupted_fit_gives_a_model_and_says_so(recipe, recording):
-    def interrupt(step, steps, loss):
+def test_an_interrupted_fit_gives_a_model_and_says_so(recipe: EncoderRecipe, recording: Recording) -> None:
+    def interrupt(step: int, steps: int, loss: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.warns(IlbWarning, match="interrupted"):
@@ -146,7 +155,7 @@ def test_an_interrupted_fit_gives_a_model_and_says_so(recipe, recording):
     assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))
 
 
-def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier():
+def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier() -> None:
     """eq. NN_prob and eq. obj with the l2 penalty, in plain NumPy on the same rows."""
     rng = np.random.default_rng(0)
     network = random_maxout_mlp(jr.key(0), 3, [4], 2)
@@ -166,7 +175,7 @@ def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier():
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_papers_second_stage_starts_from_the_head_of_the_first(recording):
+def test_the_papers_second_stage_starts_from_the_head_of_the_first(recording: Recording) -> None:
     """At rate zero the second stage only scores what it was given: the drawn network and a head trained for it.
 
     The best that any head can do is a logistic regression on the encodings; the first stage falls little short of it.

@@ -5,6 +5,8 @@ Every named world is here as it is known to `WORLDS`, one from outside the packa
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
 from ilb.cli import main
@@ -24,6 +27,7 @@ from ilb.environments import (
     Plan,
     Shift,
     Specification,
+    SyntheticWorld,
     draw_world,
     parameter,
 )
@@ -47,22 +51,22 @@ class ThermostatWorld(AbstractEnvironment):
 
     effect: jax.Array
 
-    def sample_instance(self, key):
+    def sample_instance(self, key: PRNGKeyArray) -> Any:
         return {"warmth": jr.normal(key, (2,))}
 
-    def emit(self, key, instance):
+    def emit(self, key: PRNGKeyArray, instance: Any) -> Array:
         return instance["warmth"] + 0.5 * jr.normal(key, (2,))
 
-    def mean_rewards(self, instance):
+    def mean_rewards(self, instance: Any) -> Array:
         return self.effect @ instance["warmth"]
 
-    def sample_rewards(self, key, instance):
+    def sample_rewards(self, key: PRNGKeyArray, instance: Any) -> Array:
         return self.mean_rewards(instance) + 0.1 * jr.normal(key, (len(self.effect),))
 
-    def latent_state(self, instance):
+    def latent_state(self, instance: Any) -> Array:
         return instance["warmth"]
 
-    def oracle(self):
+    def oracle(self) -> LatentModel:
         actions = len(self.effect)
         noise = NoiseLevels(
             encoding_covariance=0.25 * jnp.eye(2),
@@ -80,7 +84,7 @@ class Thermostat(AbstractDescription, name="thermostat"):
 
     actions: int = parameter(3, "Number of ways to heat.", least=1)
 
-    def draw(self, seed=0):
+    def draw(self, seed: int = 0) -> ThermostatWorld:
         return ThermostatWorld(jr.normal(Stream.WORLD.key(seed), (self.actions, 2)))
 
 
@@ -98,7 +102,7 @@ RARE = 1e-4  # a test of a distribution fails for one key in ten thousand
 DRAWS = 2000
 
 
-def draw(world, key):
+def draw(world: AbstractEnvironment, key: PRNGKeyArray) -> dict[str, Array]:
     key_instance, key_context, key_rewards = jr.split(key, 3)
     instance = world.sample_instance(key_instance)
     return {
@@ -115,15 +119,19 @@ mean_rewards_of = eqx.filter_jit(
 draw_one = eqx.filter_jit(draw)
 draw_many = eqx.filter_jit(eqx.filter_vmap(draw, in_axes=(None, 0)))
 
+Drawn: TypeAlias = tuple[AbstractEnvironment, dict[str, np.ndarray]]
+
 
 @pytest.fixture(params=ENVIRONMENTS, scope="module")
-def drawn(request):
+def drawn(request: pytest.FixtureRequest) -> Drawn:
     """A world and what many keys draw from it."""
     world = ENVIRONMENTS[request.param]
     return world, {name: np.asarray(many) for name, many in draw_many(world, jr.split(jr.key(1), DRAWS)).items()}
 
 
-def test_draws_are_finite_vectors_of_the_sizes_that_were_announced(drawn):
+def test_draws_are_finite_vectors_of_the_sizes_that_were_announced(
+    drawn: Drawn,
+) -> None:
     world, many = drawn
     latent_dim, context_dim, actions = world.sizes
     sizes = {"latent state": latent_dim, "context": context_dim, "mean rewards": actions, "rewards": actions}
@@ -134,27 +142,33 @@ def test_draws_are_finite_vectors_of_the_sizes_that_were_announced(drawn):
     assert world.column_names is None or len(world.column_names) == context_dim
 
 
-def test_a_key_draws_the_same_alone_and_in_a_batch_and_another_key_draws_otherwise(drawn):
+def test_a_key_draws_the_same_alone_and_in_a_batch_and_another_key_draws_otherwise(
+    drawn: Drawn,
+) -> None:
     world, many = drawn
     for name, value in draw_one(world, jr.split(jr.key(1), DRAWS)[7]).items():
         np.testing.assert_allclose(many[name][7], value, rtol=1e-4, atol=1e-5)
         assert not np.allclose(many[name][8], value, rtol=1e-4)
 
 
-def test_instances_are_pytrees_of_arrays_with_a_type_of_their_own(drawn):
+def test_instances_are_pytrees_of_arrays_with_a_type_of_their_own(
+    drawn: Drawn,
+) -> None:
     world, _ = drawn
     for leaf in jax.tree.leaves(jax.eval_shape(world.sample_instance, jr.key(0))):
         assert not leaf.weak_type  # a weak type would compile anew when it is carried
 
 
-def test_sampled_rewards_vary_around_the_mean_rewards(drawn):
+def test_sampled_rewards_vary_around_the_mean_rewards(drawn: Drawn) -> None:
     _, many = drawn
     noise = many["rewards"] - many["mean rewards"]
     limit = stats.norm.isf(RARE / noise.shape[1] / 2) * noise.std(axis=0) / np.sqrt(DRAWS)
     np.testing.assert_array_less(np.abs(noise.mean(axis=0)), limit)
 
 
-def test_the_oracle_has_the_true_rewards_or_says_why_there_is_none(drawn):
+def test_the_oracle_has_the_true_rewards_or_says_why_there_is_none(
+    drawn: Drawn,
+) -> None:
     world, many = drawn
     if any(world is ENVIRONMENTS[name] for name in WITHOUT_ORACLE):
         with pytest.raises(WorldError, match="no oracle"):
@@ -166,7 +180,9 @@ def test_the_oracle_has_the_true_rewards_or_says_why_there_is_none(drawn):
     )
 
 
-def test_regret_of_play_is_the_best_mean_reward_less_that_of_the_action(drawn):
+def test_regret_of_play_is_the_best_mean_reward_less_that_of_the_action(
+    drawn: Drawn,
+) -> None:
     world, many = drawn
     actions = many["rewards"].shape[1]
     history = simulate(jr.key(2), world, mab(actions, 0.25), instances=3, horizon=8)
@@ -176,14 +192,14 @@ def test_regret_of_play_is_the_best_mean_reward_less_that_of_the_action(drawn):
     np.testing.assert_allclose(history.regret, regret, rtol=1e-4, atol=1e-5)
 
 
-def test_a_fixed_instance_is_the_only_one_and_its_rounds_are_those_of_the_world_inside():
+def test_a_fixed_instance_is_the_only_one_and_its_rounds_are_those_of_the_world_inside() -> None:
     instance = SYNTHETIC.sample_instance(jr.key(3))
     fixed = FixedInstance(SYNTHETIC, instance)
     np.testing.assert_array_equal(fixed.sample_instance(jr.key(4)), instance)
     np.testing.assert_array_equal(fixed.emit(jr.key(5), instance), SYNTHETIC.emit(jr.key(5), instance))
 
 
-def test_the_oracle_of_scaled_contexts_undoes_the_scaling():
+def test_the_oracle_of_scaled_contexts_undoes_the_scaling() -> None:
     scaled = ENVIRONMENTS["scaled contexts"]
     z = SYNTHETIC.sample_instance(jr.key(3))
     context, plain = scaled.emit(jr.key(4), z), SYNTHETIC.emit(jr.key(4), z)
@@ -195,7 +211,7 @@ def test_the_oracle_of_scaled_contexts_undoes_the_scaling():
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_named_world_is_recorded_and_comes_back_from_its_file(name, tmp_path):
+def test_a_named_world_is_recorded_and_comes_back_from_its_file(name: str, tmp_path: Path) -> None:
     specification = Specification(WORLDS[name](), Plan(instances=6, length=4, test_instances=5), seed=3)
     specification.save(tmp_path / "world.json")
     assert Specification.load(tmp_path / "world.json") == specification
@@ -206,19 +222,21 @@ def test_a_named_world_is_recorded_and_comes_back_from_its_file(name, tmp_path):
     assert eqx.tree_equal(recorded.world, again, typematch=True)
 
 
-def test_a_world_without_a_name_can_not_be_saved(tmp_path):
+def test_a_world_without_a_name_can_not_be_saved(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Nameless(AbstractDescription):
         """A world that was never given a name."""
 
-        def draw(self, seed=0):
+        def draw(self, seed: int = 0) -> SyntheticWorld:
             return SYNTHETIC
 
     with pytest.raises(WorldError, match=r"Nameless has no name to be saved by"):
         Specification(Nameless()).save(tmp_path / "world.json")
 
 
-def test_the_command_line_has_a_command_for_a_world_from_outside(tmp_path, monkeypatch):
+def test_the_command_line_has_a_command_for_a_world_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = ("--instances", "5", "--length", "3", "--test-instances", "0", "--actions", "4", "--seed", "2")
     monkeypatch.setattr(sys, "argv", ["ilb", "simulate", "thermostat", "--out", str(tmp_path / "rooms.csv"), *sizes])
     with pytest.raises(SystemExit) as stopped:
@@ -230,7 +248,7 @@ def test_the_command_line_has_a_command_for_a_world_from_outside(tmp_path, monke
     np.testing.assert_allclose(logs.reward, written.record().training.logs.reward, rtol=1e-5)
 
 
-def test_a_world_from_outside_is_recorded_fitted_and_played():
+def test_a_world_from_outside_is_recorded_fitted_and_played() -> None:
     """One class and its description are all that a new environment needs."""
     plan = Plan(instances=60, length=30, test_instances=20)
     recorded = Specification(Thermostat(actions=4), plan, seed=1).record()

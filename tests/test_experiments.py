@@ -6,8 +6,10 @@ import re
 import shutil
 import warnings
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -15,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jaxtyping import PRNGKeyArray
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -40,7 +43,7 @@ from ilb_paper.claims import (
     less_regret,
     sign_flip_tail,
 )
-from ilb_paper.experiment import Panel, RegretFigure, ScoreRow, ScoreTable
+from ilb_paper.experiment import AbstractExperiment, Panel, RegretFigure, ScoreRow, ScoreTable
 from ilb_paper.learners import (
     LEARNERS,
     MEAN_CONTEXTS,
@@ -58,10 +61,10 @@ from ilb_paper.plots import DIRECT_FLOOR, Line, PanelGrid, plot_panels
 from ilb_paper.rejudge import rejudge, undecided_table
 from ilb_paper.report import count_verdicts, write_report
 from ilb_paper.results import RegretCurve, Results, Size, clustered_error
-from ilb_paper.runner import plan, run
-from ilb_paper.settings import AdcbSetting, SyntheticSetting, describe_setting
+from ilb_paper.runner import Failure, plan, run
+from ilb_paper.settings import AbstractSetting, AdcbSetting, SyntheticSetting, describe_setting
 from ilb_paper.store import Store
-from ilb_paper.tasks import FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
+from ilb_paper.tasks import AbstractTask, FitTask, Outcome, PlayTask, hash_of, kept_rounds, run_task
 
 TINY = Size(0.001)
 PAPER_LABELS = Path(__file__).parent / "paper-labels.txt"
@@ -70,11 +73,11 @@ PAPER_LABELS = Path(__file__).parent / "paper-labels.txt"
 ALL = list(EXPERIMENTS.values())
 
 
-def tasks_of(experiments, results):
+def tasks_of(experiments: Sequence[AbstractExperiment], results: Results) -> list[AbstractTask]:
     return [task for wave in plan(experiments, results) for task in wave]
 
 
-def made_up(task):
+def made_up(task: AbstractTask) -> pa.Table:
     """An outcome of the right shape without any work: what is drawn and judged does not ask where it comes from."""
     rng = np.random.default_rng(int(hash_of(task), 16) % 2**32)
     if isinstance(task, FitTask):
@@ -94,7 +97,7 @@ def made_up(task):
     return pa.table({"z": rng.uniform(0.05, 0.25, task.instances)})
 
 
-def fill(store, experiments, size):
+def fill(store: Store, experiments: Sequence[AbstractExperiment], size: Size) -> Results:
     """Put made-up outcomes where the tasks of these experiments look for theirs."""
     results = Results(store, size)
     for task in tasks_of(experiments, results):
@@ -105,19 +108,21 @@ def fill(store, experiments, size):
 class Untrained(Store):
     """A store that does not ask for the models of fits."""
 
-    def __contains__(self, task):
+    def __contains__(self, task: AbstractTask) -> bool:
         return self._table_file(task).is_file()
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Path]:
     """A store in which every task of every experiment is done, with made-up numbers."""
     out = tmp_path_factory.mktemp("filled")
     return fill(Untrained(out), ALL, Size(0.02)), out
 
 
 @pytest.mark.parametrize("label", EXPERIMENTS)
-def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, label, monkeypatch):
+def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(
+    tmp_path: Path, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ilb_paper.experiment.plot_panels", lambda grid: Figure())  # the report below draws them all
     experiment = EXPERIMENTS[label]
     results = fill(Untrained(tmp_path), [experiment], Size(0.2))
@@ -138,7 +143,7 @@ def test_every_experiment_is_shown_and_judged_by_its_own_tasks_alone(tmp_path, l
         assert len(set(said)) == len(said), claim.name
 
 
-def test_the_report_is_one_page_with_everything_in_it(filled):
+def test_the_report_is_one_page_with_everything_in_it(filled: tuple[Results, Path]) -> None:
     results, out = filled
     some = [EXPERIMENTS[label] for label in ("tab:test", "fig:nonlinear_reward", "fig:ATE_a", "thm:id_latent")]
     judged = write_report(some, results, out)
@@ -156,7 +161,7 @@ def test_the_report_is_one_page_with_everything_in_it(filled):
     assert stored["labels"] == labels
 
 
-def test_the_report_says_how_long_its_figures_were_played(filled, tmp_path):
+def test_the_report_says_how_long_its_figures_were_played(filled: tuple[Results, Path], tmp_path: Path) -> None:
     results, _ = filled
     write_report([EXPERIMENTS["fig:synthetic_contextual"]], results, tmp_path)
     page = (tmp_path / "index.html").read_text()
@@ -166,21 +171,21 @@ def test_the_report_says_how_long_its_figures_were_played(filled, tmp_path):
     assert "200 rounds. All" in (tmp_path / "index.html").read_text()
 
 
-def test_verdicts_are_counted_in_a_sentence():
+def test_verdicts_are_counted_in_a_sentence() -> None:
     assert count_verdicts(["holds", "undecided", "holds"]) == "2 claims hold, 1 is undecided."
     assert count_verdicts(["does not hold", *["undecided"] * 3]) == "1 claim does not hold, 3 are undecided."
     assert count_verdicts([]) == "No claim was tested."
 
 
-def test_a_second_run_computes_nothing(filled):
+def test_a_second_run_computes_nothing(filled: tuple[Results, Path]) -> None:
     results, _ = filled
     asked = []
 
     class Watcher:
-        def started(self, tasks, weight, stored):
+        def started(self, tasks: int, weight: float, stored: int) -> None:
             asked.append((tasks, stored))
 
-        def finished(self, task, outcome):
+        def finished(self, task: AbstractTask, outcome: Outcome) -> None:
             raise AssertionError(task)
 
     assert run(ALL, results, monitor=Watcher()) == []
@@ -193,21 +198,21 @@ CHEAP = (MEAN_CONTEXTS, TRUE_ENCODER, OURS)
 class Chosen:
     """Some tasks of an experiment, as an experiment."""
 
-    def __init__(self, tasks):
+    def __init__(self, tasks: Sequence[AbstractTask]) -> None:
         self.chosen = tasks
 
-    def tasks(self, results):
+    def tasks(self, results: Results) -> Sequence[AbstractTask]:
         return self.chosen
 
 
-def cost(task):
+def cost(task: AbstractTask) -> int:
     """The cheapest tasks come first: they stand for the experiments whose learners are covered by others."""
     if isinstance(task, FitTask):
         return CHEAP.index(task.learner) if task.learner in CHEAP else len(CHEAP)
     return getattr(task, "model", "") != ""
 
 
-def covering(results):
+def covering(results: Results) -> dict[str, list[AbstractTask]]:
     """A few tasks of every experiment: together every learner and every kind of task and setting.
 
     Policies have a conformance suite of their own.
@@ -227,7 +232,7 @@ def covering(results):
 
 
 @pytest.fixture(scope="module")
-def covered(tmp_path_factory):
+def covered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, dict[str, list[AbstractTask]], list[Failure]]:
     results = Results(Store(tmp_path_factory.mktemp("covered")), TINY)
     chosen = covering(results)
     failures = run([Chosen(tasks) for tasks in chosen.values()], results)
@@ -235,7 +240,9 @@ def covered(tmp_path_factory):
 
 
 @pytest.mark.parametrize("label", EXPERIMENTS)
-def test_tasks_of_every_experiment_run_at_a_tiny_size(covered, label):
+def test_tasks_of_every_experiment_run_at_a_tiny_size(
+    covered: tuple[Results, dict[str, list[AbstractTask]], list[Failure]], label: str
+) -> None:
     results, chosen, failures = covered
     assert chosen[label]
     assert not failures, "\n".join(f"{failure.task}: {failure.error}" for failure in failures)
@@ -253,12 +260,12 @@ def test_tasks_of_every_experiment_run_at_a_tiny_size(covered, label):
             assert set(made_up(task).column_names) <= set(table.column_names)
 
 
-def test_claims_have_names_of_their_own_and_are_many():
+def test_claims_have_names_of_their_own_and_are_many() -> None:
     names = [claim.name for experiment in EXPERIMENTS.values() for claim in experiment.claims]
     assert len(set(names)) == len(names) >= 18
 
 
-def test_every_figure_and_table_of_results_in_the_paper_is_in_the_catalogue():
+def test_every_figure_and_table_of_results_in_the_paper_is_in_the_catalogue() -> None:
     labels = {line for line in PAPER_LABELS.read_text().splitlines() if not line.startswith("#")}
     shown = {label for label in labels if label.startswith(("fig:", "tab:", "table:", "OOD"))}
     drawings = {"fig:ilb-plan", "fig:scm", "fig:cpg-bias", "tab:notation", "tab:comparison"}
@@ -279,11 +286,11 @@ SMALL = RegretFigure(
 )
 
 
-def outcome_tables(results):
+def outcome_tables(results: Results) -> list[pa.Table]:
     return [results.store.table(task) for wave in plan([SMALL], results) for task in wave]
 
 
-def test_jobs_and_a_resume_change_no_number(tmp_path):
+def test_jobs_and_a_resume_change_no_number(tmp_path: Path) -> None:
     whole, pieces = Results(Store(tmp_path / "a"), TINY), Results(Store(tmp_path / "b"), TINY)
     assert not run([SMALL], whole, jobs=1)
     first = replace(SMALL, groups=(Group("", (Player("MAB"),)),))
@@ -293,14 +300,14 @@ def test_jobs_and_a_resume_change_no_number(tmp_path):
         assert one.equals(other)
 
 
-def test_an_interrupted_run_keeps_what_was_done(tmp_path):
+def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path) -> None:
     results = Results(Store(tmp_path), TINY)
 
     class Impatient:
-        def started(self, tasks, weight, stored):
+        def started(self, tasks: int, weight: float, stored: int) -> None:
             self.tasks = tasks
 
-        def finished(self, task, outcome):
+        def finished(self, task: AbstractTask, outcome: Outcome) -> None:
             raise KeyboardInterrupt
 
     watcher = Impatient()
@@ -310,7 +317,7 @@ def test_an_interrupted_run_keeps_what_was_done(tmp_path):
     assert len(stored) == 1 < watcher.tasks
 
 
-def test_a_failing_task_does_not_take_the_others_with_it(tmp_path):
+def test_a_failing_task_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     broken = replace(SMALL, groups=(Group("", (Player("MAB"), Player("CPG", "oracle"), Player("no such", "oracle"))),))
     results = Results(Store(tmp_path), TINY)
     failures = run([broken], results)
@@ -318,12 +325,12 @@ def test_a_failing_task_does_not_take_the_others_with_it(tmp_path):
     assert len([task for wave in plan([broken], results) for task in wave if task in results.store]) == 2
 
 
-def test_an_unknown_backend_is_named(tmp_path):
+def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
     with pytest.raises(IlbError, match="loky, dask, ray"):
         run([SMALL], Results(Store(tmp_path), TINY), backend="threads")
 
 
-def test_a_task_is_known_by_its_content():
+def test_a_task_is_known_by_its_content() -> None:
     task = PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
     assert hash_of(task) == hash_of(PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12))
     others = [
@@ -335,12 +342,12 @@ def test_a_task_is_known_by_its_content():
     assert len({hash_of(other) for other in [task, *others]}) == 5
 
 
-def test_shifted_settings_share_their_fits():
+def test_shifted_settings_share_their_fits() -> None:
     task = PlayTask(SyntheticSetting(playing=(Shift(2.0),)), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
     assert task.needs() == (FitTask(SyntheticSetting(), OURS, (0,), 1.0),)
 
 
-def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_outcome():
+def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_outcome() -> None:
     task = FitTask(
         SyntheticSetting(Synthetic(actions=4, reward_std=1.0), Plan(instances=12, length=25, test_instances=12)),
         OURS,
@@ -360,7 +367,7 @@ def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_
     assert (costs[0] > costs[1]).all()  # the encoder's share is counted
 
 
-def test_a_shortcut_is_run_before_and_first_blocks_come_first():
+def test_a_shortcut_is_run_before_and_first_blocks_come_first() -> None:
     rows = (ScoreRow(SyntheticSetting(Synthetic(actions=10)), PAPER, ("",)), ScoreRow(SyntheticSetting(), PAPER, ("",)))
     table = ScoreTable(label="t", title="", header=("",), rows=rows)
     (first, second) = plan([table], Results(Store(Path("unused")), Size()))
@@ -369,7 +376,7 @@ def test_a_shortcut_is_run_before_and_first_blocks_come_first():
     assert [task.seeds[0] for task in first] == [0, 5]
 
 
-def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path):
+def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path: Path) -> None:
     results = Results(Store(tmp_path), Size())
     ahead, behind = (results.play_tasks(SyntheticSetting(), Player(name)) for name in ("MAB", "LinUCB"))
     for task in (*ahead, behind[0]):
@@ -380,7 +387,7 @@ def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path):
     assert comparison.difference == pytest.approx((played[1] - played[0]).mean())
 
 
-def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
+def test_a_stored_outcome_is_read_back_with_its_story(tmp_path: Path) -> None:
     store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
     assert task not in store
     store.put(task, Outcome(pa.table({"regret": [1.0, 2.0]}), (), 1.5, ("careful",)))
@@ -392,14 +399,14 @@ def test_a_stored_outcome_is_read_back_with_its_story(tmp_path):
 
 
 @pytest.mark.parametrize("learner", [REGRESSION, REGRESSION_SORTED])
-def test_every_recurrent_learner_is_read_back(tmp_path, small_network, learner):
+def test_every_recurrent_learner_is_read_back(tmp_path: Path, small_network: RecurrentRegression, learner: str) -> None:
     store, task = Store(tmp_path), FitTask(SyntheticSetting(), learner, (0,))
     store.put(task, Outcome(pa.table({"seed": [0]}), (small_network,)))
     (network,) = store.get(task).models
     assert isinstance(network, RecurrentRegression)
 
 
-def test_a_changed_recipe_is_another_task(monkeypatch):
+def test_a_changed_recipe_is_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
     task = FitTask(SyntheticSetting(), OURS, (0,))
     before, _ = hash_of(task), hash_of.cache_clear()
     monkeypatch.setitem(LEARNERS, OURS, LatentLearner(lambda setting, effort: TiedRecipe(width=2)))
@@ -412,7 +419,7 @@ def test_a_changed_recipe_is_another_task(monkeypatch):
     assert hash_of(play) != changed
 
 
-def lengths_of(described):
+def lengths_of(described: dict[str, Any]) -> list[int]:
     """Find the steps and epochs of every training in a described recipe."""
     found = [value for key, value in described.items() if key in ("steps", "epochs")]
     return found + [n for part in described.values() if isinstance(part, dict) for n in lengths_of(part)]
@@ -422,7 +429,9 @@ def lengths_of(described):
 @pytest.mark.parametrize(
     "setting", [SyntheticSetting(Synthetic(reward="leaky")), SyntheticSetting(Synthetic(layers=4)), AdcbSetting()]
 )
-def test_every_training_of_a_learner_takes_the_share_of_its_steps_that_it_is_given(learner, setting):
+def test_every_training_of_a_learner_takes_the_share_of_its_steps_that_it_is_given(
+    learner: str, setting: AbstractSetting
+) -> None:
     whole, tenth = (
         [n for recipe in LEARNERS[learner].recipes(setting, effort) for n in lengths_of(describe_recipe(recipe))]
         for effort in (1.0, 0.1)
@@ -431,8 +440,8 @@ def test_every_training_of_a_learner_takes_the_share_of_its_steps_that_it_is_giv
     assert tenth == [round(0.1 * n) for n in whole]
 
 
-def test_an_interrupted_fit_is_no_outcome(monkeypatch):
-    def interrupted(*_):
+def test_an_interrupted_fit_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "_advance", interrupted)
@@ -440,7 +449,7 @@ def test_an_interrupted_fit_is_no_outcome(monkeypatch):
         run_task(FitTask(SyntheticSetting(plan=Plan(instances=12, length=25, test_instances=12)), OURS, (0,), 0.01), ())
 
 
-def test_a_damaged_outcome_is_computed_anew(tmp_path):
+def test_a_damaged_outcome_is_computed_anew(tmp_path: Path) -> None:
     results = Results(Store(tmp_path), TINY)
     run([SMALL], results)
     task = tasks_of([SMALL], results)[0]
@@ -452,14 +461,14 @@ def test_a_damaged_outcome_is_computed_anew(tmp_path):
     assert results.store.table(task).equals(whole)
 
 
-def flip_the_middle(file):
+def flip_the_middle(file: Path) -> None:
     content = bytearray(file.read_bytes())
     middle = len(content) // 2
     content[middle : middle + 8] = bytes(255 - byte for byte in content[middle : middle + 8])
     file.write_bytes(content)
 
 
-def test_a_table_with_flipped_bytes_is_not_stored(tmp_path):
+def test_a_table_with_flipped_bytes_is_not_stored(tmp_path: Path) -> None:
     store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 50, 2000)
     store.put(task, Outcome(made_up(task)))
     file = store._table_file(task)
@@ -473,7 +482,7 @@ def test_a_table_with_flipped_bytes_is_not_stored(tmp_path):
     assert store.table(task).equals(made_up(task))
 
 
-def test_a_table_without_checksums_is_stored_all_the_same(tmp_path):
+def test_a_table_without_checksums_is_stored_all_the_same(tmp_path: Path) -> None:
     store, task = Store(tmp_path), PlayTask(SyntheticSetting(), "MAB", "", (0,), 3, 12)
     store.put(task, Outcome(made_up(task)))
     pq.write_table(pq.read_table(store._table_file(task)), store._table_file(task), compression="zstd")
@@ -481,7 +490,7 @@ def test_a_table_without_checksums_is_stored_all_the_same(tmp_path):
 
 
 @pytest.fixture
-def fitted(tmp_path):
+def fitted(tmp_path: Path) -> tuple[Store, FitTask]:
     """A store with one fit: its model is the true one."""
     store, task = Store(tmp_path), FitTask(SyntheticSetting(), OURS, (0,))
     store.put(task, Outcome(made_up(task), (SyntheticSetting().oracle(0),)))
@@ -489,7 +498,7 @@ def fitted(tmp_path):
     return store, task, store._models_directory(task) / "0"
 
 
-def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted):
+def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted: tuple[Store, FitTask]) -> None:
     store, task, model = fitted
     flip_the_middle(next(model.glob("*.safetensors")))
     assert task not in store
@@ -497,7 +506,7 @@ def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted):
         store.get(task)
 
 
-def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted):
+def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted: tuple[Store, FitTask]) -> None:
     store, task, model = fitted
     manifest = model / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"schema": null', '"schema": "what"'))
@@ -507,8 +516,8 @@ def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted):
     assert task not in store
 
 
-def test_no_fit_starts_from_the_keys_of_its_world():
-    def plain(keys):
+def test_no_fit_starts_from_the_keys_of_its_world() -> None:
+    def plain(keys: Iterable[PRNGKeyArray]) -> set[tuple[int, ...]]:
         return {tuple(np.asarray(jr.key_data(key)).ravel().tolist()) for key in keys}
 
     for seed in range(3):
@@ -517,7 +526,7 @@ def test_no_fit_starts_from_the_keys_of_its_world():
         assert not world & fits
 
 
-def test_warnings_of_a_task_are_kept_and_not_raised():
+def test_warnings_of_a_task_are_kept_and_not_raised() -> None:
     outcome = run_task(
         FitTask(
             SyntheticSetting(Synthetic(actions=50), Plan(instances=12, length=25, test_instances=12)), OURS, (0,), 0.01
@@ -527,14 +536,14 @@ def test_warnings_of_a_task_are_kept_and_not_raised():
     assert any("RareActionWarning" in text for text in outcome.warnings)
 
 
-def test_rounds_are_kept_on_a_log_scale_with_the_marked_ones():
+def test_rounds_are_kept_on_a_log_scale_with_the_marked_ones() -> None:
     rounds = kept_rounds(2000)
     assert {1, 20, 100, 500, 1000, 2000} <= set(rounds.tolist())
     assert len(rounds) < 60
     assert kept_rounds(12)[-1] == 12
 
 
-def test_clustered_errors_are_those_of_worlds_where_worlds_differ():
+def test_clustered_errors_are_those_of_worlds_where_worlds_differ() -> None:
     rng = np.random.default_rng(0)
     same = rng.normal(size=(5, 200))
     error, _ = clustered_error(same)
@@ -545,7 +554,7 @@ def test_clustered_errors_are_those_of_worlds_where_worlds_differ():
     assert freedom == 4
 
 
-def test_verdicts_need_zero_outside_of_the_interval():
+def test_verdicts_need_zero_outside_of_the_interval() -> None:
     assert Comparison("", 2.1, 1.0).verdict() == "holds"
     assert Comparison("", 1.9, 1.0).verdict() == "undecided"
     assert Comparison("", -2.1, 1.0).verdict() == "does not hold"
@@ -559,7 +568,7 @@ def test_verdicts_need_zero_outside_of_the_interval():
     assert combine([]) == "undecided"
 
 
-def test_one_of_many_comparisons_against_a_claim_must_be_clear():
+def test_one_of_many_comparisons_against_a_claim_must_be_clear() -> None:
     for_it, against, clearly = (Comparison("", difference, 1.0) for difference in (9.0, -2.7, -2.9))
     assert combine([*[for_it] * 9, against]) == "undecided"  # among ten the normal quantile is 2.807
     assert combine([*[for_it] * 9, clearly]) == "does not hold"
@@ -568,7 +577,7 @@ def test_one_of_many_comparisons_against_a_claim_must_be_clear():
     assert np.mean(wrong) < 0.05  # 0.025 are expected; without a correction it would be 0.22
 
 
-def test_a_contrast_is_shown_and_does_not_count(tmp_path):
+def test_a_contrast_is_shown_and_does_not_count(tmp_path: Path) -> None:
     evidence, against = Comparison("one", 1.0, 0.1), Comparison("other", -9.0, 0.1)
     results = Results(Store(tmp_path), TINY)
     claim = Claim("name", "where", "says", lambda r: [evidence], contrast=lambda r: [against])
@@ -584,7 +593,7 @@ def test_a_contrast_is_shown_and_does_not_count(tmp_path):
     assert json.loads((tmp_path / "reproduction.json").read_text())["claims"][0]["contrasts"][0]["says"] == "other"
 
 
-def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tmp_path):
+def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tmp_path: Path) -> None:
     evidence = [Comparison("one", 1.0, 0.1)]
     paper, sure, own = (Claim(name, "where", f"says {name}", lambda r: evidence) for name in ("paper", "sure", "own"))
     claims = (paper, replace(sure, by_construction="it is built in"), replace(own, ours=True))
@@ -599,7 +608,7 @@ def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tm
     assert [claim["by_construction"] for claim in stored] == ["", "it is built in", ""]
 
 
-def test_claims_about_the_papers_encoder_are_shown_at_both_widths(tmp_path):
+def test_claims_about_the_papers_encoder_are_shown_at_both_widths(tmp_path: Path) -> None:
     results = Results(Untrained(tmp_path), Size())
     for learner, score in ((PAPER, 0.8), (PAPER_WIDE, 0.9), (TRUE_ENCODER, 0.85)):
         for task in results.fit_tasks(SyntheticSetting(), learner):
@@ -615,7 +624,7 @@ def test_claims_about_the_papers_encoder_are_shown_at_both_widths(tmp_path):
     assert elsewhere.judge(results).released_width == ()
 
 
-def test_sign_flips_are_counted_as_by_brute_force():
+def test_sign_flips_are_counted_as_by_brute_force() -> None:
     rng = np.random.default_rng(0)
     for count in (1, 2, 5, 9):
         worlds = rng.normal(0.5, 1, count)
@@ -630,11 +639,11 @@ def test_sign_flips_are_counted_as_by_brute_force():
     assert sign_flip_tail(many) == pytest.approx(np.mean(flips >= sum(many)), abs=0.015)
 
 
-def verdicts_on(draws):
+def verdicts_on(draws: np.ndarray) -> np.ndarray:
     return np.array([compare_fits("", row).verdict() for row in draws])
 
 
-def test_heavy_tails_are_no_reason_to_err_more_often_than_promised():
+def test_heavy_tails_are_no_reason_to_err_more_often_than_promised() -> None:
     draws = np.random.default_rng(0).standard_t(1.5, size=(4000, 10))
     flips = np.mean([sign_flip_tail(tuple(row)) <= 0.025 for row in draws])
     assert flips == pytest.approx(25 / 1024, abs=0.008)  # exact for symmetric differences; three standard errors
@@ -642,7 +651,7 @@ def test_heavy_tails_are_no_reason_to_err_more_often_than_promised():
     assert np.mean(verdicts_on(draws) == "does not hold") < 0.025
 
 
-def test_skewed_differences_deceive_both_rules_as_the_docstring_says():
+def test_skewed_differences_deceive_both_rules_as_the_docstring_says() -> None:
     draws = np.random.default_rng(0).exponential(size=(4000, 10)) - 1
     verdicts = verdicts_on(draws)
     assert np.mean(verdicts == "does not hold") == pytest.approx(0.09, abs=0.015)
@@ -651,7 +660,7 @@ def test_skewed_differences_deceive_both_rules_as_the_docstring_says():
     assert np.mean(verdicts == "does not hold") <= alone.mean()
 
 
-def test_both_rules_must_agree():
+def test_both_rules_must_agree() -> None:
     one_world_carries_all = np.array([30.0, -1, -1, 2, 1, -2, 1, 0.5, -0.5, 1])
     clear = np.arange(1.0, 11.0)
     assert compare_fits("", clear).verdict() == "holds"
@@ -669,7 +678,7 @@ def test_both_rules_must_agree():
     assert against._replace(worlds=(*(-5.0,) * 9, 0.1)).verdict(among=40) == "undecided"
 
 
-def test_worlds_behind_every_comparison_are_kept(tmp_path):
+def test_worlds_behind_every_comparison_are_kept(tmp_path: Path) -> None:
     results = Results(Store(tmp_path), Size(0.2))
     tables = {}
     for player in (Player("MAB"), Player("CPG", "oracle")):
@@ -685,7 +694,7 @@ def test_worlds_behind_every_comparison_are_kept(tmp_path):
     assert stored["difference"] == pytest.approx(by_hand.mean())
 
 
-def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled, tmp_path):
+def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled: tuple[Results, Path], tmp_path: Path) -> None:
     results, _ = filled
     some = [EXPERIMENTS[label] for label in ("tab:test", "fig:nonlinear_reward", "thm:id_latent", "fig:ATE_a")]
     judged = write_report(some, results, tmp_path)
@@ -699,7 +708,7 @@ def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled, tmp_pat
 COMMITTED = Path(__file__).parents[1] / "docs" / "results"
 
 
-def test_the_committed_report_and_its_page_say_what_its_comparisons_say(tmp_path):
+def test_the_committed_report_and_its_page_say_what_its_comparisons_say(tmp_path: Path) -> None:
     shutil.copytree(COMMITTED / "reproduction", tmp_path / "reproduction")
     files = [tmp_path / "reproduction" / name for name in ("reproduction.json", "index.html")]
     before = [file.read_text() for file in files]
@@ -716,7 +725,7 @@ def test_the_committed_report_and_its_page_say_what_its_comparisons_say(tmp_path
     assert leaning in documented
 
 
-def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions():
+def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions() -> None:
     logs = SyntheticSetting(plan=Plan(instances=5, length=30)).record(0).training.logs
     histories = LEARNERS[REGRESSION_SORTED].histories(logs)
     assert not np.array_equal(histories.action, logs.action)
@@ -729,7 +738,7 @@ def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions():
         np.testing.assert_array_equal(after[np.lexsort(after.T)], before[np.lexsort(before.T)])
 
 
-def test_a_single_world_or_fit_decides_nothing():
+def test_a_single_world_or_fit_decides_nothing() -> None:
     values = np.random.default_rng(0).normal(5, 1, size=(1, 200))
     alone = compare("it", values)
     assert alone.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(200))  # for the band
@@ -745,7 +754,7 @@ def test_a_single_world_or_fit_decides_nothing():
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [(0.001, "undecided"), (1.0, "holds")])
-def test_average_effects_need_patients_enough(tmp_path, scale, verdict):
+def test_average_effects_need_patients_enough(tmp_path: Path, scale: float, verdict: str) -> None:
     claim, _ = EXPERIMENTS["fig:ATE_a"].claims
     results = Results(Store(tmp_path), Size(scale))
     (task,) = EXPERIMENTS["fig:ATE_a"].tasks(results)
@@ -758,7 +767,7 @@ def test_average_effects_need_patients_enough(tmp_path, scale, verdict):
     assert all("treatment 0" not in c.says and c.standard_error > 0 for c in judgement.comparisons)
 
 
-def test_a_bound_that_says_nothing_is_said_to(tmp_path):
+def test_a_bound_that_says_nothing_is_said_to(tmp_path: Path) -> None:
     (claim,) = EXPERIMENTS["thm:regret"].claims
     results = Results(Store(tmp_path), TINY)
     for task in EXPERIMENTS["thm:regret"].tasks(results):
@@ -772,7 +781,7 @@ def test_a_bound_that_says_nothing_is_said_to(tmp_path):
     write_report([EXPERIMENTS["thm:regret"]], results, tmp_path)  # as JSON, too
 
 
-def test_panels_line_up_and_lines_begin_above_the_floor():
+def test_panels_line_up_and_lines_begin_above_the_floor() -> None:
     rounds = np.array([1, 10, 100])
     low, high = np.array([0.01, 0.04, 0.2]), np.array([1.0, 2.0, 3.0])
     curve = RegretCurve(rounds, low, low / 10, low)
@@ -789,7 +798,7 @@ def test_panels_line_up_and_lines_begin_above_the_floor():
     assert drawn[2] == 0.2 > DIRECT_FLOOR
 
 
-def test_players_are_compared_on_the_same_instances(tmp_path):
+def test_players_are_compared_on_the_same_instances(tmp_path: Path) -> None:
     results = Results(Store(tmp_path), Size(0.005))
     run([SMALL], results)
     better, worse = Player("CPG", "oracle"), Player("MAB")
@@ -800,7 +809,7 @@ def test_players_are_compared_on_the_same_instances(tmp_path):
     assert comparison.difference > 0
 
 
-def test_sizes_shrink_and_refuse_nonsense():
+def test_sizes_shrink_and_refuse_nonsense() -> None:
     assert Size().blocks == (tuple(range(5)), tuple(range(5, 10)))
     assert (Size(0.2).instances, Size(0.2).horizon(), Size(0.2).effort) == (40, 2000, 1.0)
     assert Size(0.02).horizon() == 200
@@ -808,6 +817,6 @@ def test_sizes_shrink_and_refuse_nonsense():
         Size(0)
 
 
-def test_settings_are_named_by_what_is_special():
+def test_settings_are_named_by_what_is_special() -> None:
     assert describe_setting(StationarySetting()) == "Stationary()"
     assert describe_setting(AdcbSetting(Adcb(rewards="released"))) == "Adcb(rewards='released')"

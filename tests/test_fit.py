@@ -1,5 +1,6 @@
 """From logs to a whole model: what `fit` writes down, and how many models are learned at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -7,16 +8,18 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 
 from ilb import choose_latent_dim, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.logs import Logs
+from ilb.models.latent import NoiseLevels
 from ilb.networks import Affine
 from ilb.offline.choice import DimensionChoice
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, LossCurve, Schedule
-from ilb.types import silent
+from ilb.types import Report, silent
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,9 @@ class FirstColumns:
 
     asked: list = field(default_factory=list, compare=False)
 
-    def train(self, keys, logs, latent_dim, report=silent):
+    def train(
+        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
+    ) -> list[TrainedEncoder]:
         self.asked.append((latent_dim, list(logs)))
         encoder = Affine(jnp.eye(logs[0].width)[:, :latent_dim], jnp.zeros(latent_dim))
         return [TrainedEncoder(encoder, LossCurve(*np.zeros((3, 1))), 0, interrupted=False) for _ in logs]
@@ -44,7 +49,7 @@ EFFECT_STD = 0.6  # of what z leaves unexplained, by instance and action
 
 
 @pytest.fixture(scope="module")
-def noise():
+def noise() -> NoiseLevels:
     """The noise levels of logs that follow the model to the letter, encoder known."""
     rng = np.random.default_rng(0)
     z = rng.multivariate_normal(MEAN, S, INSTANCES)
@@ -55,25 +60,25 @@ def noise():
     return fit(Logs.from_arrays(context, action, reward), latent_dim=2, recipe=FirstColumns()).noise
 
 
-def assert_covariance(found, truth, spread, freedom):
+def assert_covariance(found: Array, truth: np.ndarray, spread: np.ndarray, freedom: float) -> None:
     """Within four standard errors: an entry of a Gaussian sample covariance varies by (C_ii C_jj + C_ij²) / freedom."""
     errors = np.sqrt((np.outer(np.diag(spread), np.diag(spread)) + spread**2) / freedom)
     assert np.all(np.abs(np.asarray(found) - truth) < 4 * errors)
     assert np.all(4 * errors < 0.25 * np.sqrt(np.outer(np.diag(truth), np.diag(truth))))  # bounds that say something
 
 
-def test_a_fit_knows_how_encodings_scatter_within_instances(noise):
+def test_a_fit_knows_how_encodings_scatter_within_instances(noise: NoiseLevels) -> None:
     assert_covariance(noise.encoding_covariance, W, W, INSTANCES * (LENGTH - 1))
 
 
-def test_a_fit_knows_the_population_of_latent_states(noise):
+def test_a_fit_knows_the_population_of_latent_states(noise: NoiseLevels) -> None:
     of_means = S + W / LENGTH  # the covariance of mean encodings, of which W / T is taken off
     assert_covariance(noise.population_covariance, S, of_means, INSTANCES - 1)
     errors = np.sqrt(np.diag(of_means) / INSTANCES)
     assert np.all(np.abs(np.asarray(noise.population_mean) - MEAN) < 4 * errors)
 
 
-def test_a_fit_knows_the_noise_of_each_actions_rewards(noise):
+def test_a_fit_knows_the_noise_of_each_actions_rewards(noise: NoiseLevels) -> None:
     # Of the 6000 rewards of an action, one in each cell (instance, action) is spent on the mean of its cell.
     cells = 1 - (1 - 1 / ACTIONS) ** LENGTH
     freedom = INSTANCES * (LENGTH / ACTIONS - cells)
@@ -81,7 +86,7 @@ def test_a_fit_knows_the_noise_of_each_actions_rewards(noise):
     assert np.all(np.abs(np.asarray(noise.reward_variance) - REWARD_STD**2) < 4 * errors)
 
 
-def test_a_fit_knows_what_latent_states_leave_unexplained(noise):
+def test_a_fit_knows_what_latent_states_leave_unexplained(noise: NoiseLevels) -> None:
     # Mean encodings z + e shrink the slopes; what theta' z varies by given z + e, less the noise of the slopes' own
     # reading of e, is left over as well. It differs by action, and the fit has one number for all.
     blur = W / LENGTH
@@ -99,11 +104,11 @@ def test_a_fit_knows_what_latent_states_leave_unexplained(noise):
 # Many at once
 
 
-def choice_of(dim):
+def choice_of(dim: int) -> DimensionChoice:
     return DimensionChoice((1, 2, 3), np.zeros(3), np.zeros(3), dim)
 
 
-def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(monkeypatch):
+def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(monkeypatch: pytest.MonkeyPatch) -> None:
     world = draw_world(jr.key(0), latent_dim=3, actions=2)
     tables = [record(jr.key(seed), world, UniformLogging(2), 30, 10).logs for seed in range(4)]
     seeds, dims = [5, 6, 7, 8], [2, 1, 2, 3]
@@ -127,7 +132,7 @@ def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(mon
         assert model.provenance.notes[0].startswith(f"latent dimension {dim} chosen")
 
 
-def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch):
+def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One table varies in a line, the other in the plane: no choice made on either is right for both."""
     quick = TiedRecipe(layers=2, training=Schedule(150, CosineAdam(0.03), score_every=150))
     monkeypatch.setattr("ilb.offline.fit.choose_latent_dim", partial(choose_latent_dim, recipe=quick))

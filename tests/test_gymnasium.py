@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,12 +19,14 @@ from gymnasium.utils.env_checker import check_env, data_equivalence  # noqa: E40
 from gymnasium.utils.env_match import check_environments_match  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers.vector import RecordEpisodeStatistics  # noqa: E402
+from jaxtyping import Array, PRNGKeyArray  # noqa: E402
 
 from ilb.environments import AbstractEnvironment, SyntheticWorld, draw_world  # noqa: E402
 from ilb.environments.gymnasium import BanditEnv, BanditVectorEnv  # noqa: E402
 from ilb.environments.perturbed import DroppedContexts, OtherNoise  # noqa: E402
 from ilb.environments.wrappers import AbstractWrapper  # noqa: E402
 from ilb.errors import WorldError  # noqa: E402
+from ilb.models.latent import LatentModel  # noqa: E402
 
 ACTIONS, DIM, ENVS, HORIZON = 4, 3, 5, 6
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -35,7 +39,7 @@ CLEAR = eqx.tree_at(
 
 
 @pytest.fixture
-def registered():
+def registered() -> Iterator[str]:
     name = "ilb-test/Synthetic-v0"
     gymnasium.register(
         name,
@@ -47,18 +51,18 @@ def registered():
     del gymnasium.registry[name]
 
 
-def rollout(env, actions):
+def rollout(env: BanditEnv, actions: Iterable[int]) -> list[Any]:
     return [env.step(action) for action in actions]
 
 
-def play_both(calls):
+def play_both(calls: list[Callable[[Any], Any]]) -> list[list[Any]]:
     """Give what SyncVectorEnv of BanditEnv and BanditVectorEnv answer to the same calls."""
     sync = SyncVectorEnv([lambda: BanditEnv(WORLD, HORIZON)] * ENVS)
     ours = BanditVectorEnv(WORLD, ENVS, HORIZON)
     return [[call(env) for call in calls] for env in (sync, ours)]
 
 
-def steps(number, seed=0):
+def steps(number: int, seed: int = 0) -> list[Callable[[Any], Any]]:
     rows = np.random.default_rng(seed).integers(ACTIONS, size=(number, ENVS))
     return [lambda env, row=row: env.step(row) for row in rows]
 
@@ -68,18 +72,18 @@ def steps(number, seed=0):
 
 # Contexts are Gaussian before the emission, hence unbounded; the checker warns of that. Other warnings are errors.
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m(in|ax)imum value is -?infinity")
-def test_gymnasium_finds_no_fault_with_an_environment(registered):
+def test_gymnasium_finds_no_fault_with_an_environment(registered: str) -> None:
     env = gymnasium.make(registered)
     check_env(env.unwrapped)
 
 
-def test_spaces_are_those_of_the_world():
+def test_spaces_are_those_of_the_world() -> None:
     env = BanditEnv(DroppedContexts(WORLD, [0, 2]), HORIZON)
     assert env.observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     assert env.action_space == gymnasium.spaces.Discrete(ACTIONS)
 
 
-def test_an_episode_lasts_for_the_horizon_and_is_truncated_not_terminated():
+def test_an_episode_lasts_for_the_horizon_and_is_truncated_not_terminated() -> None:
     env = BanditEnv(WORLD, HORIZON)
     env.reset(seed=1)
     _, _, terminated, truncated, _ = zip(*rollout(env, [0] * HORIZON), strict=True)
@@ -87,7 +91,7 @@ def test_an_episode_lasts_for_the_horizon_and_is_truncated_not_terminated():
     assert truncated == (False,) * (HORIZON - 1) + (True,)
 
 
-def test_contexts_and_rewards_come_from_one_instance_of_the_world():
+def test_contexts_and_rewards_come_from_one_instance_of_the_world() -> None:
     env = BanditEnv(CLEAR, HORIZON)
     context, _ = env.reset(seed=1)
     z = CLEAR.mixing.inverse(jnp.asarray(context))
@@ -105,11 +109,11 @@ class Ageing(AbstractWrapper):
 
     environment: AbstractEnvironment
 
-    def advance(self, key, instance):
+    def advance(self, key: PRNGKeyArray, instance: Any) -> Any:
         return instance + 1
 
 
-def test_a_state_that_moves_does_so_after_each_step_and_not_beyond_the_episode():
+def test_a_state_that_moves_does_so_after_each_step_and_not_beyond_the_episode() -> None:
     env, still = BanditEnv(Ageing(CLEAR), 3), BanditEnv(CLEAR, 3)
     first = CLEAR.mixing.inverse(jnp.asarray(env.reset(seed=1)[0]))
     for age in range(1, 4):
@@ -122,7 +126,7 @@ def test_a_state_that_moves_does_so_after_each_step_and_not_beyond_the_episode()
     np.testing.assert_array_equal(env.reset()[0], still.reset()[0])
 
 
-def test_rewards_vary_around_their_mean_with_the_noise_of_the_world():
+def test_rewards_vary_around_their_mean_with_the_noise_of_the_world() -> None:
     envs = BanditVectorEnv(WORLD, ENVS, 1000)
     envs.reset(seed=3)
     outcomes = [envs.step(np.full(ENVS, 2)) for _ in range(400)]
@@ -131,7 +135,7 @@ def test_rewards_vary_around_their_mean_with_the_noise_of_the_world():
     assert abs(np.corrcoef(residuals[1:, 0], residuals[:-1, 0])[0, 1]) < 4 / np.sqrt(400)  # fresh in every round
 
 
-def test_a_seed_starts_a_sequence_of_different_instances_that_can_be_repeated():
+def test_a_seed_starts_a_sequence_of_different_instances_that_can_be_repeated() -> None:
     env, again = BanditEnv(CLEAR, HORIZON), BanditEnv(CLEAR, 2 * HORIZON)
     contexts = [env.reset(seed=5)[0], env.reset()[0], env.reset()[0]]
     rollout(again, []), again.reset(seed=5), rollout(again, [1, 2])  # how an episode is played changes none after it
@@ -142,8 +146,8 @@ def test_a_seed_starts_a_sequence_of_different_instances_that_can_be_repeated():
     assert not np.allclose(BanditEnv(CLEAR, HORIZON).reset()[0], BanditEnv(CLEAR, HORIZON).reset()[0])
 
 
-def test_actions_do_not_change_contexts_or_the_noise_of_other_actions():
-    def played(actions):
+def test_actions_do_not_change_contexts_or_the_noise_of_other_actions() -> None:
+    def played(actions: Iterable[int]) -> list[Any]:
         env = BanditEnv(WORLD, HORIZON)
         env.reset(seed=2)
         return rollout(env, actions)
@@ -155,7 +159,7 @@ def test_actions_do_not_change_contexts_or_the_noise_of_other_actions():
     assert first[0][1] != second[0][1]
 
 
-def test_steps_that_can_not_be_taken_are_refused():
+def test_steps_that_can_not_be_taken_are_refused() -> None:
     env = BanditEnv(WORLD, 2)
     with pytest.raises(ResetNeeded):
         env.step(0)
@@ -173,13 +177,13 @@ def test_steps_that_can_not_be_taken_are_refused():
 # Many instances
 
 
-def test_the_vector_environment_answers_as_a_sync_vector_env_over_several_episodes():
+def test_the_vector_environment_answers_as_a_sync_vector_env_over_several_episodes() -> None:
     calls = [lambda env: env.reset(seed=7), *steps(3 * HORIZON + 2)]
     for theirs, ours in zip(*play_both(calls), strict=True):
         assert data_equivalence(theirs, ours), (theirs, ours)
 
 
-def test_resets_without_a_seed_with_many_seeds_and_of_some_environments_are_those_of_a_sync_vector_env():
+def test_resets_without_a_seed_with_many_seeds_and_of_some_environments_are_those_of_a_sync_vector_env() -> None:
     some = np.array([True, False, False, True, False])
     calls = [
         lambda env: env.reset(seed=[4, 2, 9, 2, 0]),
@@ -196,13 +200,13 @@ def test_resets_without_a_seed_with_many_seeds_and_of_some_environments_are_thos
         assert data_equivalence(theirs, ours), (theirs, ours)
 
 
-def test_gymnasium_finds_that_one_vectorised_environment_matches_its_sync_vector_env():
+def test_gymnasium_finds_that_one_vectorised_environment_matches_its_sync_vector_env() -> None:
     # Gymnasium has no checker for vector environments; this one compares two, but only when they hold one environment.
     sync = SyncVectorEnv([lambda: BanditEnv(WORLD, HORIZON)])
     check_environments_match(sync, BanditVectorEnv(WORLD, 1, HORIZON), num_steps=2 * HORIZON)
 
 
-def test_observations_and_spaces_are_batches_of_those_of_one_environment():
+def test_observations_and_spaces_are_batches_of_those_of_one_environment() -> None:
     envs, sync = BanditVectorEnv(WORLD, ENVS, HORIZON), SyncVectorEnv([lambda: BanditEnv(WORLD, HORIZON)] * ENVS)
     for name in ("observation_space", "action_space", "single_observation_space", "single_action_space", "num_envs"):
         assert getattr(envs, name) == getattr(sync, name)
@@ -212,7 +216,7 @@ def test_observations_and_spaces_are_batches_of_those_of_one_environment():
     assert envs.step(envs.action_space.sample())[0] in envs.observation_space
 
 
-def test_what_was_returned_may_be_kept_and_changed():
+def test_what_was_returned_may_be_kept_and_changed() -> None:
     envs = BanditVectorEnv(WORLD, ENVS, HORIZON)
     contexts, _ = envs.reset(seed=0)
     kept = contexts.copy()
@@ -226,7 +230,7 @@ def test_what_was_returned_may_be_kept_and_changed():
     np.testing.assert_array_equal(envs.step(np.zeros(ENVS, dtype=int))[0], again.step(np.zeros(ENVS, dtype=int))[0])
 
 
-def test_gymnasium_can_make_and_wrap_the_vector_environment(registered):
+def test_gymnasium_can_make_and_wrap_the_vector_environment(registered: str) -> None:
     envs = RecordEpisodeStatistics(gymnasium.make_vec(registered, ENVS, vectorization_mode="vector_entry_point"))
     assert isinstance(envs.unwrapped, BanditVectorEnv)
     envs.reset(seed=1)
@@ -238,7 +242,7 @@ def test_gymnasium_can_make_and_wrap_the_vector_environment(registered):
     assert (infos["episode"]["l"] == HORIZON).all()
 
 
-def test_calls_that_make_no_sense_are_refused_by_the_vector_environment():
+def test_calls_that_make_no_sense_are_refused_by_the_vector_environment() -> None:
     envs = BanditVectorEnv(WORLD, ENVS, HORIZON)
     with pytest.raises(ResetNeeded):
         envs.step(np.zeros(ENVS, dtype=int))
@@ -268,28 +272,28 @@ class CountingTraces(AbstractEnvironment):
 
     world: SyntheticWorld
 
-    def sample_instance(self, key):
+    def sample_instance(self, key: PRNGKeyArray) -> Any:
         return self.world.sample_instance(key)
 
-    def emit(self, key, instance):
+    def emit(self, key: PRNGKeyArray, instance: Any) -> Array:
         TRACES.append(1)
         return self.world.emit(key, instance)
 
-    def mean_rewards(self, instance):
+    def mean_rewards(self, instance: Any) -> Array:
         return self.world.mean_rewards(instance)
 
-    def sample_rewards(self, key, instance):
+    def sample_rewards(self, key: PRNGKeyArray, instance: Any) -> Array:
         return self.world.sample_rewards(key, instance)
 
-    def latent_state(self, instance):
+    def latent_state(self, instance: Any) -> Array:
         return instance
 
-    def oracle(self):
+    def oracle(self) -> LatentModel:
         return self.world.oracle()
 
 
-def test_another_world_or_horizon_of_the_same_shape_does_not_compile_again():
-    def traces(seed, horizon):
+def test_another_world_or_horizon_of_the_same_shape_does_not_compile_again() -> None:
+    def traces(seed: int, horizon: int) -> int:
         world = CountingTraces(draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS))
         one, many = BanditEnv(world, horizon), BanditVectorEnv(world, ENVS, horizon)
         TRACES.clear()  # looking up the shapes for the spaces is no compilation
@@ -301,7 +305,7 @@ def test_another_world_or_horizon_of_the_same_shape_does_not_compile_again():
     assert traces(1, 2 * HORIZON) == 0
 
 
-def test_without_gymnasium_the_message_says_what_to_install(monkeypatch):
+def test_without_gymnasium_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     monkeypatch.delitem(sys.modules, "ilb.environments.gymnasium")
     with pytest.raises(ImportError, match=r"pip install identifiable-latent-bandits\[gym\]"):

@@ -1,18 +1,22 @@
 """The beliefs about a latent state against brute force."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array
 from scipy.optimize import minimize
 
-from ilb.environments import draw_leaky_reward, draw_world
+from ilb.environments import SyntheticWorld, draw_leaky_reward, draw_world
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
 from ilb.online.evidence import Evidence
 from ilb.online.latent import (
+    AbstractLatentBelief,
     CalibratedBelief,
     ContextBelief,
     PrintedBelief,
@@ -20,6 +24,7 @@ from ilb.online.latent import (
     calibrated,
     cpg,
 )
+from ilb.online.policy import AbstractPolicy
 from ilb.simulation import simulate
 from ilb.types import Step
 
@@ -27,7 +32,7 @@ DIM, ACTIONS = 3, 4
 
 
 @pytest.fixture(scope="module")
-def model():
+def model() -> LatentModel:
     rng = np.random.default_rng(0)
     spread = rng.normal(size=(2, DIM, DIM))
     array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
@@ -49,13 +54,13 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def past():
+def past() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Contexts (which are encodings here), actions and rewards of 15 rounds."""
     rng = np.random.default_rng(1)
     return rng.normal(size=(15, DIM)), rng.integers(ACTIONS, size=15), rng.normal(size=15)
 
 
-def evidence_of(encodings, actions, rewards):
+def evidence_of(encodings: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> Evidence:
     evidence = Evidence.none(DIM, ACTIONS)
     for encoding in encodings:
         evidence = evidence.add_encoding(jnp.asarray(encoding, jnp.float32))
@@ -65,7 +70,7 @@ def evidence_of(encodings, actions, rewards):
     return evidence
 
 
-def test_evidence_is_the_sums_of_a_plain_loop(past):
+def test_evidence_is_the_sums_of_a_plain_loop(past: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     encodings, actions, rewards = past
     evidence = evidence_of(*past)
     assert evidence.rounds == len(encodings)
@@ -78,16 +83,18 @@ def test_evidence_is_the_sums_of_a_plain_loop(past):
         assert evidence.reward_square_sum[a] == pytest.approx(np.sum(earned**2), abs=1e-5)
 
 
-def brute_force(loss):
+def brute_force(loss: Callable[[np.ndarray], float]) -> np.ndarray:
     found = minimize(loss, np.zeros(DIM), method="BFGS", options={"gtol": 1e-9})
     return found.x
 
 
-def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(model, past):
+def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     encodings, actions, rewards = past
     theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
 
-    def loss(z):
+    def loss(z: np.ndarray) -> float:
         residuals = rewards - theta[actions] @ z - intercept[actions]
         return np.sum((z - encodings.mean(axis=0)) ** 2) + np.sum(residuals**2)
 
@@ -95,11 +102,13 @@ def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(model, past):
     np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
 
 
-def test_the_released_belief_is_the_minimiser_of_the_released_loss(model, past):
+def test_the_released_belief_is_the_minimiser_of_the_released_loss(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     encodings, actions, rewards = past
     theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
 
-    def loss(z):
+    def loss(z: np.ndarray) -> float:
         residuals = rewards - theta[actions] @ z - intercept[actions]
         return np.sum((z - encodings.mean(axis=0)) ** 2) + np.mean(residuals**2)
 
@@ -107,7 +116,9 @@ def test_the_released_belief_is_the_minimiser_of_the_released_loss(model, past):
     np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
 
 
-def test_the_calibrated_belief_is_gaussian_conditioning(model, past):
+def test_the_calibrated_belief_is_gaussian_conditioning(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     """z, the unexplained effects, all encodings and all rewards in one joint Gaussian, conditioned in float64."""
     encodings, actions, rewards = past
     noise = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.noise)
@@ -143,7 +154,9 @@ def test_the_calibrated_belief_is_gaussian_conditioning(model, past):
     np.testing.assert_allclose(np.cov(draws.T), to_rewards @ covariance @ to_rewards.T, atol=0.03)
 
 
-def test_the_context_belief_is_the_mean_encoding(model, past):
+def test_the_context_belief_is_the_mean_encoding(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     believed = ContextBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
     np.testing.assert_allclose(believed.z, past[0].mean(axis=0), atol=1e-5)
     theta, within = np.asarray(model.reward.theta), np.asarray(model.noise.encoding_covariance)
@@ -151,7 +164,9 @@ def test_the_context_belief_is_the_mean_encoding(model, past):
 
 
 @pytest.mark.parametrize("belief", [ContextBelief, PrintedBelief, ReleasedBelief, CalibratedBelief])
-def test_rewards_may_arrive_in_any_order(belief, model, past):
+def test_rewards_may_arrive_in_any_order(
+    belief: type[AbstractLatentBelief], model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     encodings, actions, rewards = past
     order = np.random.default_rng(3).permutation(15)
     first = belief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
@@ -161,7 +176,7 @@ def test_rewards_may_arrive_in_any_order(belief, model, past):
 
 
 @pytest.mark.parametrize("belief", [PrintedBelief, ReleasedBelief, CalibratedBelief])
-def test_nothing_drifts_in_20000_rounds(belief, model):
+def test_nothing_drifts_in_20000_rounds(belief: type[AbstractLatentBelief], model: LatentModel) -> None:
     """float32 sums against one direct solve in float64."""
     rng = np.random.default_rng(4)
     rounds = 20_000
@@ -171,7 +186,7 @@ def test_nothing_drifts_in_20000_rounds(belief, model):
     theta, intercept = (np.asarray(part, np.float64) for part in (model.reward.theta, model.reward.intercept))
     rewards = (theta[actions] @ z + intercept[actions] + 0.5 * rng.normal(size=rounds)).astype(np.float32)
 
-    def count(evidence, row):
+    def count(evidence: Evidence, row: tuple[Array, Array, Array]) -> tuple[Evidence, None]:
         encoding, action, reward = row
         return evidence.add_encoding(encoding).add_reward(Step(encoding, action, reward)), None
 
@@ -189,7 +204,7 @@ def test_nothing_drifts_in_20000_rounds(belief, model):
     np.testing.assert_allclose(believed.mean(), wanted, atol=5e-4)
 
 
-def moved(model, matrix, shift):
+def moved(model: LatentModel, matrix: Array, shift: Array) -> LatentModel:
     """The same model in another latent basis: z' = z A + c."""
     inverse = jnp.linalg.inv(matrix)
     theta = model.reward.theta @ inverse.T
@@ -211,12 +226,14 @@ class _Then(eqx.Module):
     first: eqx.Module
     second: eqx.Module
 
-    def __call__(self, x):
+    def __call__(self, x: Array) -> Array:
         return self.second(self.first(x))
 
 
 @pytest.mark.parametrize("build", [cpg, calibrated])
-def test_actions_survive_an_affine_change_of_latents(build, small_world, small_model):
+def test_actions_survive_an_affine_change_of_latents(
+    build: Callable[[LatentModel], AbstractPolicy], small_world: SyntheticWorld, small_model: LatentModel
+) -> None:
     rng = np.random.default_rng(5)
     matrix = jnp.asarray(rng.normal(size=(3, 3)) + 2 * np.eye(3), jnp.float32)
     other = moved(small_model, matrix, jnp.asarray(rng.normal(size=3), jnp.float32))
@@ -225,13 +242,15 @@ def test_actions_survive_an_affine_change_of_latents(build, small_world, small_m
     assert np.mean(first.actions == second.actions) > 0.995
 
 
-def test_cpg_runs_on_rewards_that_are_not_linear():
+def test_cpg_runs_on_rewards_that_are_not_linear() -> None:
     world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
     history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
     assert history.optimal_share(150).value > 0.85
 
 
-def test_a_population_without_width_and_rewards_without_noise_count_as_very_narrow(model, past):
+def test_a_population_without_width_and_rewards_without_noise_count_as_very_narrow(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     """A population has at least 1e-4 of the noise of encodings, a reward 1e-4 of the variance of expected rewards."""
     where = lambda m: (m.noise.population_covariance, m.noise.reward_variance)  # noqa: E731
     W, theta = np.asarray(model.noise.encoding_covariance, np.float64), np.asarray(model.reward.theta, np.float64)
@@ -247,7 +266,9 @@ def test_a_population_without_width_and_rewards_without_noise_count_as_very_narr
     assert np.all(believed.std() > 0)
 
 
-def test_actions_that_all_pay_the_same_for_certain_are_believed_to(model, past):
+def test_actions_that_all_pay_the_same_for_certain_are_believed_to(
+    model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
     where = lambda m: (m.reward.theta, m.noise.reward_variance, m.noise.leftover_variance)  # noqa: E731
     flat = eqx.tree_at(where, model, (jnp.zeros((ACTIONS, DIM)), jnp.zeros(ACTIONS), jnp.asarray(0.0)))
     believed = CalibratedBelief(flat).rewards(evidence_of(*past), jnp.zeros(DIM))

@@ -1,6 +1,8 @@
 """Linear bandits on the current context: LinUCB, linear Thompson sampling, and its warm start from logs."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,18 +10,20 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
-from ilb.types import Step
+from ilb.online.policy import AbstractPolicy
+from ilb.types import Choice, Step
 
 ACTIONS, DIM = 4, 3
 EVERYTHING = jnp.ones(ACTIONS, bool)
 
 
-def steps_of(rng, rounds, dim=DIM):
+def steps_of(rng: np.random.Generator, rounds: int, dim: int = DIM) -> Step:
     return Step(
         jnp.asarray(rng.normal(size=(rounds, dim)), jnp.float32),
         jnp.asarray(rng.integers(0, ACTIONS, rounds)),
@@ -28,18 +32,18 @@ def steps_of(rng, rounds, dim=DIM):
 
 
 @jax.jit
-def learned(policy, steps):
+def learned(policy: AbstractPolicy, steps: Step) -> Any:
     return jax.lax.scan(lambda state, step: (policy.learn(state, step), None), policy.init(), steps)[0]
 
 
 @jax.jit
-def draws(policy, state, context, allowed):
+def draws(policy: AbstractPolicy, state: Any, context: Array, allowed: Array) -> tuple[Array, Array]:
     """Decide 4000 times from one state; give the propensities, too."""
     decide = jax.vmap(lambda key: policy.decide(key, state, context, allowed)[1].action)
     return decide(jr.split(jr.key(0), 4000)), policy.propensities(jr.key(1), state, context, allowed)
 
 
-def closed_form(steps, context, ridge, noise_std):
+def closed_form(steps: Step, context: np.ndarray, ridge: float, noise_std: float) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations of each action in float64, by one solve over all rows."""
     x, a, r = (np.asarray(part) for part in steps[:3])
     x, r, context = x.astype(float), r.astype(float), np.asarray(context, float)
@@ -56,7 +60,7 @@ def closed_form(steps, context, ridge, noise_std):
 
 
 @pytest.mark.parametrize("dim", [3, 15], ids=["written out", "LAPACK"])
-def test_the_posterior_after_500_steps_is_the_closed_form(dim):
+def test_the_posterior_after_500_steps_is_the_closed_form(dim: int) -> None:
     rng = np.random.default_rng(0)
     steps = steps_of(rng, 500, dim)
     policy = lin_ts(ACTIONS, dim, noise_std=0.5, ridge=2.0)
@@ -68,7 +72,7 @@ def test_the_posterior_after_500_steps_is_the_closed_form(dim):
         np.testing.assert_allclose(rewards.std(), std, rtol=1e-4)
 
 
-def test_nothing_drifts_in_20000_rounds():
+def test_nothing_drifts_in_20000_rounds() -> None:
     rng = np.random.default_rng(1)
     steps = steps_of(rng, 20_000)
     steps = steps._replace(context=steps.context + 0.5, reward=steps.reward + 2)
@@ -81,7 +85,7 @@ def test_nothing_drifts_in_20000_rounds():
         np.testing.assert_allclose(rewards.std(), std, rtol=1e-4)
 
 
-def test_nothing_drifts_where_the_context_never_changes():
+def test_nothing_drifts_where_the_context_never_changes() -> None:
     """The appendix's example: all weight on one direction, and in float32 the other two are left to the ridge."""
     context = jnp.array([0.5, 0.7, 0.2])
     steps = steps_of(np.random.default_rng(1), 20_000)
@@ -93,7 +97,7 @@ def test_nothing_drifts_where_the_context_never_changes():
     np.testing.assert_allclose(rewards.std(), std, rtol=1e-3)
 
 
-def test_rewards_may_arrive_in_any_order():
+def test_rewards_may_arrive_in_any_order() -> None:
     rng = np.random.default_rng(2)
     steps = steps_of(rng, 300)
     order = rng.permutation(300)
@@ -103,7 +107,7 @@ def test_rewards_may_arrive_in_any_order():
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_draws_have_the_mean_and_spread_of_the_belief_and_actions_are_independent():
+def test_draws_have_the_mean_and_spread_of_the_belief_and_actions_are_independent() -> None:
     policy = lin_ts(ACTIONS, DIM, noise_std=0.5, inflation=2.0)
     steps = steps_of(np.random.default_rng(3), 40)
     rewards = policy.rewards(learned(policy, steps), jnp.ones(DIM))
@@ -117,7 +121,9 @@ def test_draws_have_the_mean_and_spread_of_the_belief_and_actions_are_independen
 # LinUCB
 
 
-def plain_lin_ucb(contexts, rewards, noise_std, delta):
+def plain_lin_ucb(
+    contexts: np.ndarray, rewards: np.ndarray, noise_std: float, delta: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Li et al.'s algorithm as a loop in float64, with explicit inverses."""
     alpha = noise_std * (1 + math.sqrt(math.log(2 / delta) / 2))
     A = [np.eye(contexts.shape[1]) for _ in range(ACTIONS)]
@@ -138,15 +144,15 @@ def plain_lin_ucb(contexts, rewards, noise_std, delta):
 
 
 @pytest.mark.parametrize("delta", [0.1, 0.5])
-def test_lin_ucb_decides_like_a_plain_loop(delta):
+def test_lin_ucb_decides_like_a_plain_loop(delta: float) -> None:
     rng = np.random.default_rng(4)
     contexts = rng.normal(size=(400, DIM)).astype(np.float32)
     rewards = (contexts @ rng.normal(size=(DIM, ACTIONS)) + 0.5 * rng.normal(size=(400, ACTIONS))).astype(np.float32)
     policy = lin_ucb(ACTIONS, DIM, noise_std=0.5, delta=delta)
 
     @jax.jit
-    def play(contexts, rewards):
-        def one(state, row):
+    def play(contexts: Array, rewards: Array) -> tuple[Array, Array]:
+        def one(state: Any, row: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array]]:
             context, reward = row
             state, choice = policy.decide(jr.key(0), state, context, EVERYTHING)
             return policy.learn(state, Step(context, choice.action, reward[choice.action])), choice
@@ -160,7 +166,7 @@ def test_lin_ucb_decides_like_a_plain_loop(delta):
     assert len(set(actions.tolist())) == ACTIONS
 
 
-def test_the_width_of_lin_ucb_counts_in_units_of_the_noise():
+def test_the_width_of_lin_ucb_counts_in_units_of_the_noise() -> None:
     context = jnp.array([3.0, 4.0, 0.0])
     for noise_std in (0.5, 2.0):
         policy = lin_ucb(ACTIONS, DIM, noise_std, delta=0.2, ridge=4.0)
@@ -173,7 +179,7 @@ def test_the_width_of_lin_ucb_counts_in_units_of_the_noise():
 
 
 @pytest.fixture(scope="module")
-def logs():
+def logs() -> Logs:
     rng = np.random.default_rng(9)
     theta = rng.normal(size=(ACTIONS, DIM))
     contexts, actions = rng.normal(size=(20, 25, DIM)), rng.integers(0, ACTIONS, (20, 25))
@@ -181,7 +187,7 @@ def logs():
     return Logs.from_arrays(contexts, actions, rewards, actions=ACTIONS)
 
 
-def test_a_warm_start_equals_having_seen_the_logged_rows(logs):
+def test_a_warm_start_equals_having_seen_the_logged_rows(logs: Logs) -> None:
     warm = warm_lin_ts(fit_context_regression(logs, ridge=3.0), noise_std=0.5)
     cold = lin_ts(ACTIONS, DIM, noise_std=0.5, ridge=3.0)
     rows = Step(jnp.asarray(logs.context), jnp.asarray(logs.action), jnp.asarray(logs.reward))
@@ -194,7 +200,7 @@ def test_a_warm_start_equals_having_seen_the_logged_rows(logs):
         np.testing.assert_allclose(one.std(), other.std(), rtol=1e-3)
 
 
-def test_rows_without_action_or_reward_are_left_out_of_the_regression(logs):
+def test_rows_without_action_or_reward_are_left_out_of_the_regression(logs: Logs) -> None:
     kept = np.random.default_rng(6).random(logs.rows) < 0.6
     no_action = ~kept & (np.arange(logs.rows) % 2 == 0)
     with_gaps = Logs.from_arrays(
@@ -212,14 +218,14 @@ def test_rows_without_action_or_reward_are_left_out_of_the_regression(logs):
     np.testing.assert_allclose(one.moment, other.moment, rtol=1e-5)
 
 
-def test_an_action_without_rows_keeps_the_ridge_alone():
+def test_an_action_without_rows_keeps_the_ridge_alone() -> None:
     logs = Logs.from_arrays(np.ones((2, 3, DIM)), np.zeros((2, 3)), np.ones((2, 3)), actions=2)
     regression = fit_context_regression(logs, ridge=2.5)
     np.testing.assert_array_equal(regression.precision[1], 2.5 * np.eye(DIM))
     np.testing.assert_array_equal(regression.moment[1], np.zeros(DIM))
 
 
-def test_logs_without_rewards_and_ridges_that_are_not_positive_are_refused():
+def test_logs_without_rewards_and_ridges_that_are_not_positive_are_refused() -> None:
     logs = Logs.from_arrays(np.ones((1, 2, 1)), [[0, 1]], [[np.nan, np.nan]])
     with pytest.raises(FitError, match="no row has both an action"):
         fit_context_regression(logs)
@@ -234,7 +240,7 @@ POLICIES = {"lin_ucb": lin_ucb(ACTIONS, DIM, 0.5), "lin_ts": lin_ts(ACTIONS, DIM
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("allowed", [[True] * 4, [True, False, True, False]], ids=["all", "masked"])
-def test_actions_are_drawn_as_often_as_the_propensities_say(name, allowed):
+def test_actions_are_drawn_as_often_as_the_propensities_say(name: str, allowed: list[bool]) -> None:
     policy, allowed = POLICIES[name], jnp.asarray(allowed)
     state, context = learned(policy, steps_of(np.random.default_rng(7), 30)), jnp.array([0.5, -1.0, 1.0])
     drawn, propensities = (np.asarray(part) for part in draws(policy, state, context, allowed))
@@ -246,13 +252,13 @@ def test_actions_are_drawn_as_often_as_the_propensities_say(name, allowed):
 
 
 @pytest.mark.parametrize("make", [lin_ucb, lin_ts])
-def test_the_best_action_of_each_context_is_found_when_rewards_are_linear(make):
+def test_the_best_action_of_each_context_is_found_when_rewards_are_linear(make: Callable[..., AbstractPolicy]) -> None:
     """The world these policies are made for: rewards depend on the current context."""
     theta = jnp.asarray(np.random.default_rng(8).normal(size=(ACTIONS, DIM)), jnp.float32)
     policy = make(ACTIONS, DIM, 0.5)
 
-    def play(key):
-        def one(state, key):
+    def play(key: PRNGKeyArray) -> Array:
+        def one(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
             key_context, key_decide, key_reward = jr.split(key, 3)
             context = jr.normal(key_context, (DIM,))
             state, choice = policy.decide(key_decide, state, context, EVERYTHING)
@@ -266,11 +272,11 @@ def test_the_best_action_of_each_context_is_found_when_rewards_are_linear(make):
     assert regret[:, 250:].mean() < 0.05 * regret[:, :5].mean()
 
 
-def test_other_numbers_run_in_the_same_program(logs):
+def test_other_numbers_run_in_the_same_program(logs: Logs) -> None:
     traces = []
 
     @eqx.filter_jit
-    def decide(policy):
+    def decide(policy: AbstractPolicy) -> tuple[Any, Choice]:
         traces.append(None)
         return policy.decide(jr.key(0), policy.init(), jnp.ones(DIM), EVERYTHING)
 

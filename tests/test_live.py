@@ -2,8 +2,10 @@
 
 import inspect
 import json
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,12 +27,12 @@ from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.arms import mab, uniform
 from ilb.online.latent import calibrated, calibrated_ts, cpg
-from ilb.online.policy import PROPENSITY_POINTS
+from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy
 from ilb.types import Step
 
 
 @pytest.fixture(scope="module")
-def clinic():
+def clinic() -> LatentModel:
     """Patients with a score, a marker that is sometimes missing, and a sex; drugs with names."""
     rng = np.random.default_rng(0)
     patients, visits = 60, 20
@@ -55,11 +57,11 @@ def clinic():
 
 
 @pytest.fixture(scope="module", params=[calibrated, calibrated_ts, cpg])
-def bandit(request, clinic):
+def bandit(request: pytest.FixtureRequest, clinic: LatentModel) -> LiveBandit:
     return LiveBandit(request.param(clinic), clinic.schema, seed=3)
 
 
-def unchecked(method):
+def unchecked(method: Any) -> Any:
     """Take off the type checker, where there is one: programs that come without are to be answered in words, too."""
     return partial(inspect.unwrap(method.__func__), method.__self__)
 
@@ -67,12 +69,12 @@ def unchecked(method):
 VISIT = {"score": 12.5, "marker": 1.1, "sex": "f"}
 
 
-def visits(number, seed=0):
+def visits(number: int, seed: int = 0) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     return [{"score": 10 + rng.normal(), "marker": rng.normal(), "sex": "f"} for _ in range(number)]
 
 
-def test_a_decision_says_everything_by_label(bandit):
+def test_a_decision_says_everything_by_label(bandit: LiveBandit) -> None:
     decision = bandit.start("anna").decide(VISIT)
     labels = {"aspirin", "placebo", "statin"}
     assert decision.action in labels
@@ -85,7 +87,7 @@ def test_a_decision_says_everything_by_label(bandit):
     assert (decision.instance, decision.number) == ("anna", 0)
 
 
-def test_the_numbers_are_those_of_the_policy(bandit, clinic):
+def test_the_numbers_are_those_of_the_policy(bandit: LiveBandit, clinic: LatentModel) -> None:
     """Against direct calls of the policy, without packing and labels."""
     policy, anna = bandit.policy, bandit.start("anna")
     state = policy.init()
@@ -107,7 +109,7 @@ def test_the_numbers_are_those_of_the_policy(bandit, clinic):
 
 @settings(max_examples=10, deadline=None)
 @given(order=st.permutations(range(6)))
-def test_rewards_in_any_order_give_the_same_belief(clinic, order):
+def test_rewards_in_any_order_give_the_same_belief(clinic: LatentModel, order: list[int]) -> None:
     bandit = LiveBandit(calibrated(clinic), clinic.schema)
     prompt, late = bandit.start("anna"), bandit.start("anna")
     decisions = [late.decide(visit) for visit in visits(6)]
@@ -120,7 +122,7 @@ def test_rewards_in_any_order_give_the_same_belief(clinic, order):
     assert first.expected_reward == pytest.approx(second.expected_reward, abs=1e-5)
 
 
-def test_going_on_after_a_restore_equals_never_having_stopped(bandit):
+def test_going_on_after_a_restore_equals_never_having_stopped(bandit: LiveBandit) -> None:
     through, stopped = bandit.start("anna"), bandit.start("anna")
     late = []
     for number, visit in enumerate(visits(12)):
@@ -139,10 +141,10 @@ def test_going_on_after_a_restore_equals_never_having_stopped(bandit):
     assert through.decide(VISIT) == stopped.decide(VISIT)
 
 
-def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic):
+def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic: LatentModel) -> None:
     """Another process replays the same events and gets the same decisions; another seed or name does not."""
 
-    def replay(seed, name):
+    def replay(seed: int, name: str) -> list[Hashable]:
         anna = LiveBandit(calibrated_ts(clinic), clinic.schema, seed=seed).start(name)
         actions = []
         for visit in visits(30):
@@ -156,7 +158,7 @@ def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic):
     assert replay(1, "anna") != replay(1, "bo")
 
 
-def test_ruled_out_actions_are_not_chosen(bandit):
+def test_ruled_out_actions_are_not_chosen(bandit: LiveBandit) -> None:
     anna = bandit.start("anna")
     for visit in visits(20):
         decision = anna.decide(visit, forbidden=["aspirin"])
@@ -172,7 +174,7 @@ def test_ruled_out_actions_are_not_chosen(bandit):
         anna.decide(VISIT, forbidden=["heroin"])
 
 
-def test_contexts_count_without_rewards(clinic):
+def test_contexts_count_without_rewards(clinic: LatentModel) -> None:
     bandit = LiveBandit(cpg(clinic), clinic.schema)
     seen, decided = bandit.start("anna"), bandit.start("anna")
     for visit in visits(5):
@@ -182,7 +184,7 @@ def test_contexts_count_without_rewards(clinic):
     assert not [number for number in seen.pending if number < 5]
 
 
-def test_missing_values_are_fine_and_wrong_ones_are_named(bandit):
+def test_missing_values_are_fine_and_wrong_ones_are_named(bandit: LiveBandit) -> None:
     anna = bandit.start("anna")
     assert anna.decide({**VISIT, "marker": None}).action
     with pytest.warns(LogsWarning, match="'sex'"):
@@ -193,7 +195,7 @@ def test_missing_values_are_fine_and_wrong_ones_are_named(bandit):
         anna.decide({**VISIT, "score": float("inf")})
 
 
-def test_a_reward_that_belongs_to_no_open_decision_is_refused_and_nothing_is_lost(bandit):
+def test_a_reward_that_belongs_to_no_open_decision_is_refused_and_nothing_is_lost(bandit: LiveBandit) -> None:
     anna, bo = bandit.start("anna"), bandit.start("bo")
     decision = anna.decide(VISIT)
     bo.decide(VISIT)
@@ -214,7 +216,7 @@ def test_a_reward_that_belongs_to_no_open_decision_is_refused_and_nothing_is_los
     assert anna.to_json() == before
 
 
-def test_deciding_for_many_equals_deciding_for_each(bandit):
+def test_deciding_for_many_equals_deciding_for_each(bandit: LiveBandit) -> None:
     names = [f"person {i}" for i in range(7)]
     contexts = visits(7, seed=4)
     together = [bandit.start(name) for name in names]
@@ -249,7 +251,9 @@ EVERY_KIND = (
 """Every kind of belief, rule and state; the other policies of the roster are made of the same ones."""
 
 
-def test_live_decisions_are_those_of_the_policy_and_a_saved_instance_is_small(roster, small_model):
+def test_live_decisions_are_those_of_the_policy_and_a_saved_instance_is_small(
+    roster: dict[str, AbstractPolicy], small_model: LatentModel
+) -> None:
     """Labels, packing and files against direct calls with the same keys."""
     everything = jnp.ones(5, bool)
     decide = jax.jit(lambda policy, *arguments: policy.decide(*arguments))
@@ -268,7 +272,7 @@ def test_live_decisions_are_those_of_the_policy_and_a_saved_instance_is_small(ro
         assert len(instance.to_json()) < 4000
 
 
-def test_a_saved_instance_stays_small_at_the_papers_size():
+def test_a_saved_instance_stays_small_at_the_papers_size() -> None:
     world = draw_world(jr.key(0))
     model = complete_model(world.oracle().encoder, record(jr.key(1), world, UniformLogging(20), 100, 200).logs)
     anna = LiveBandit.on(model).start("anna")
@@ -281,7 +285,7 @@ def test_a_saved_instance_stays_small_at_the_papers_size():
     assert not anna.pending
 
 
-def test_evidence_of_one_model_is_not_read_by_another(clinic):
+def test_evidence_of_one_model_is_not_read_by_another(clinic: LatentModel) -> None:
     """Encodings of another fit have another basis, even if the shapes agree."""
     anna = LiveBandit.on(clinic).start("anna")
     anna.decide(VISIT)
@@ -292,7 +296,7 @@ def test_evidence_of_one_model_is_not_read_by_another(clinic):
             other.restore(anna.to_json())
 
 
-def test_a_reward_is_not_booked_on_another_action_than_the_decision_names(clinic):
+def test_a_reward_is_not_booked_on_another_action_than_the_decision_names(clinic: LatentModel) -> None:
     bandit = LiveBandit.on(clinic)
     anna, again = bandit.start("anna"), bandit.start("anna")
     decision = anna.decide(VISIT, allowed=["statin"])
@@ -301,7 +305,7 @@ def test_a_reward_is_not_booked_on_another_action_than_the_decision_names(clinic
         again.learn(decision, 1.0)
 
 
-def test_threads_lose_nothing(clinic):
+def test_threads_lose_nothing(clinic: LatentModel) -> None:
     bandit = LiveBandit.on(clinic, "CPG")
     anna = bandit.start("anna")
     with ThreadPoolExecutor(4) as pool:
@@ -312,7 +316,7 @@ def test_threads_lose_nothing(clinic):
     assert stored["seen"] == float(state.rounds) == float(state.rewards.pulls.sum()) == 100
 
 
-def test_what_is_not_a_context_or_a_name_is_refused(clinic):
+def test_what_is_not_a_context_or_a_name_is_refused(clinic: LatentModel) -> None:
     bandit = LiveBandit.on(clinic)
     with pytest.raises(DecisionError, match="a mapping from columns to values"):
         unchecked(bandit.start("anna").decide)([VISIT])
@@ -342,14 +346,14 @@ def test_what_is_not_a_context_or_a_name_is_refused(clinic):
         (lambda stored: json.dumps({k: v for k, v in stored.items() if k != "seen"}), "damaged"),
     ],
 )
-def test_a_wrong_file_is_refused(bandit, change, message):
+def test_a_wrong_file_is_refused(bandit: LiveBandit, change: Callable[[Any], str], message: str) -> None:
     anna = bandit.start("anna")
     anna.decide(VISIT)
     with pytest.raises(DecisionError, match=message):
         bandit.restore(change(json.loads(anna.to_json())))
 
 
-def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic):
+def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic: LatentModel) -> None:
     """The same history for 500 people; the shares of their next actions against the stated propensities."""
     bandit = LiveBandit(calibrated_ts(clinic), clinic.schema)
     crowd = [bandit.start(number) for number in range(500)]
@@ -360,7 +364,7 @@ def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic):
         assert seen == pytest.approx(shares[label], abs=5 * np.sqrt(0.25 / 500 + 0.25 / PROPENSITY_POINTS))
 
 
-def test_what_a_user_sees_is_what_the_guide_offers(clinic):
+def test_what_a_user_sees_is_what_the_guide_offers(clinic: LatentModel) -> None:
     bandit = LiveBandit.on(clinic)
     shown = {name for name in dir(bandit) if not name.startswith("_")}
     assert shown == {"decide_many", "on", "policy", "restore", "schema", "seed", "start"}
@@ -368,7 +372,7 @@ def test_what_a_user_sees_is_what_the_guide_offers(clinic):
     assert shown == {"decide", "forget", "label", "learn", "observe", "pending", "to_json"}
 
 
-def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(clinic):
+def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(clinic: LatentModel) -> None:
     for name, other in (("MAB", mab(3, clinic.noise.reward_variance)), ("CPG", cpg(clinic)), ("Uniform", uniform(3))):
         named, built = (one.start("anna") for one in (LiveBandit.on(clinic, name), LiveBandit(other, clinic.schema)))
         assert named.decide(VISIT) == built.decide(VISIT)
@@ -378,7 +382,7 @@ def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(
         LiveBandit.on(clinic, "Regression")
 
 
-def test_packing_keeps_every_number_and_type():
+def test_packing_keeps_every_number_and_type() -> None:
     tree = {"a": jnp.arange(3), "b": (jnp.ones((2, 2)), jnp.asarray(True)), "c": jnp.asarray(2.5)}
     again = unpack(packing_of(tree), pack(tree))
     for first, second in zip(jax.tree.leaves(tree), jax.tree.leaves(again), strict=True):

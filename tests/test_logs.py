@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -15,7 +17,7 @@ ROLES = {"instance": "patient", "time": "visit", "action": "drug", "reward": "ga
 ARRAYS = ("context", "instance", "action", "reward", "starts")
 
 
-def trial(seed=0, patients=6):
+def trial(seed: int = 0, patients: int = 6) -> pd.DataFrame:
     """Unequal histories in random row order; contexts, actions and rewards are sometimes missing."""
     rng = np.random.default_rng(seed)
     lengths = np.append(rng.integers(1, 9, patients - 1), 8)
@@ -40,13 +42,13 @@ def trial(seed=0, patients=6):
     return frame.sample(frac=1, random_state=seed).reset_index(drop=True)
 
 
-def sorted_by_hand(frame):
+def sorted_by_hand(frame: Any) -> pd.DataFrame:
     order = {label: code for code, label in enumerate(frame["patient"].unique())}
     frame = frame.assign(code=frame["patient"].map(order))
     return frame.sort_values(["code", "visit"], kind="stable").reset_index(drop=True)
 
 
-def assert_same(one, other):
+def assert_same(one: Logs, other: Logs) -> None:
     assert one.schema == other.schema
     assert one.instance_labels == other.instance_labels
     for name in ARRAYS:
@@ -54,7 +56,7 @@ def assert_same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_a_table_becomes_the_arrays_that_pandas_gives():
+def test_a_table_becomes_the_arrays_that_pandas_gives() -> None:
     frame = trial()
     logs = Logs.from_frame(frame, **ROLES)
     expected = sorted_by_hand(frame)
@@ -68,7 +70,7 @@ def test_a_table_becomes_the_arrays_that_pandas_gives():
     assert logs.starts.tolist() == [0, *np.cumsum(logs.lengths).tolist()]
     assert [getattr(logs, name).dtype for name in ARRAYS] == [np.float32, np.int32, np.int32, np.float32, np.int64]
 
-    def standard(name):
+    def standard(name: str) -> np.ndarray:
         filled = expected[name].astype(float).fillna(frame[name].astype(float).median())
         return (filled - frame[name].astype(float).mean()) / frame[name].astype(float).std(ddof=0)
 
@@ -84,7 +86,7 @@ def test_a_table_becomes_the_arrays_that_pandas_gives():
     np.testing.assert_allclose(logs.context, np.stack([*columns.values()], axis=1).astype(float), rtol=1e-6, atol=1e-7)
 
 
-def test_sizes_are_those_of_the_table():
+def test_sizes_are_those_of_the_table() -> None:
     frame = trial()
     logs = Logs.from_frame(frame, **ROLES)
     assert (logs.rows, logs.instances, logs.actions, logs.width) == (len(frame), 6, 3, 8)
@@ -92,7 +94,7 @@ def test_sizes_are_those_of_the_table():
     assert repr(logs) == f"Logs({len(frame)} rows of 6 instances, 8 context columns, 3 actions, {rewards} rewards)"
 
 
-def test_the_summary_counts_what_is_missing():
+def test_the_summary_counts_what_is_missing() -> None:
     frame = trial(seed=4)
     summary = Logs.from_frame(frame, **ROLES).describe()
     lengths = frame.groupby("patient").size()
@@ -122,13 +124,13 @@ def test_the_summary_counts_what_is_missing():
         lambda frame: frame.astype({"smoker": object, "weight": "float32"}),
     ],
 )
-def test_every_library_gives_the_same_logs(library):
+def test_every_library_gives_the_same_logs(library: Callable[[Any], Any]) -> None:
     for seed in range(3):
         frame = trial(seed)
         assert_same(Logs.from_frame(library(frame), **ROLES), Logs.from_frame(frame, **ROLES))
 
 
-def test_nan_and_null_are_both_missing_in_polars():
+def test_nan_and_null_are_both_missing_in_polars() -> None:
     frame = pl.DataFrame(
         {
             "who": [1, 1, 2, 2, 2],
@@ -144,7 +146,7 @@ def test_nan_and_null_are_both_missing_in_polars():
     assert np.isnan(logs.reward).tolist() == [True, False, True, True, False]
 
 
-def test_without_time_the_order_of_rows_is_kept():
+def test_without_time_the_order_of_rows_is_kept() -> None:
     frame = trial()
     logs = Logs.from_frame(frame.drop(columns="visit"), instance="patient", action="drug", reward="gain")
     expected = np.concatenate([group["gain"] for _, group in frame.groupby("patient", sort=False)])
@@ -166,7 +168,7 @@ def test_without_time_the_order_of_rows_is_kept():
         pd.PeriodIndex(["2020-03", "2020-01", "2020-02", "2020-02", "2020-01"], freq="M"),
     ],
 )
-def test_any_kind_of_time_sorts_each_history(times):
+def test_any_kind_of_time_sorts_each_history(times: list[Any]) -> None:
     frame = pd.DataFrame({"who": [0, 0, 0, 1, 1], "t": times, "x": [1.0, 2, 3, 4, 5], "a": [0, 1, 0, 1, 0], "r": 0.0})
     logs = Logs.from_frame(frame, instance="who", time="t", action="a", reward="r")
     assert (logs.context[:, 0] * np.sqrt(2) + 3).round().tolist() == [2, 3, 1, 5, 4]
@@ -189,7 +191,7 @@ def test_any_kind_of_time_sorts_each_history(times):
     ],
 )
 @pytest.mark.parametrize("library", [pd.DataFrame, lambda data: pl.DataFrame(data, strict=False)])
-def test_labels_of_any_hashable_type_are_given_back(labels, library):
+def test_labels_of_any_hashable_type_are_given_back(labels: list[Any], library: Callable[[Any], Any]) -> None:
     if library is not pd.DataFrame and type(labels[0]) in (tuple, UUID):
         columns = {name: pl.Series([*labels, *labels], dtype=pl.Object) for name in ("who", "did")}
     else:
@@ -203,12 +205,12 @@ def test_labels_of_any_hashable_type_are_given_back(labels, library):
     assert [logs.schema.action_index(label) for label in sorted(labels)] == [0, 1, 2]
 
 
-def test_labels_that_can_not_be_sorted_come_in_order_of_appearance():
+def test_labels_that_can_not_be_sorted_come_in_order_of_appearance() -> None:
     frame = pd.DataFrame({"who": [1, 2, 1, 2], "x": [1.0, 2, 3, 4], "did": ["b", 7, "a", 7], "r": 0.0})
     assert Logs.from_frame(frame, instance="who", action="did", reward="r").schema.actions == ("b", 7, "a")
 
 
-def test_integers_that_pandas_made_floats_are_integers_again():
+def test_integers_that_pandas_made_floats_are_integers_again() -> None:
     frame = pd.DataFrame({"who": [1, 2, 1, 2], "x": [1.0, 2, 3, 4], "did": [1, 2, 1, None], "site": [5, None, 6, 5]})
     frame["r"] = [0.0, 1.0, 2.0, None]
     logs = Logs.from_frame(frame, instance="who", action="did", reward="r", categorical="site")
@@ -217,19 +219,19 @@ def test_integers_that_pandas_made_floats_are_integers_again():
     assert logs.schema.names == ("x", "site = 5", "site = 6", "site is missing")
 
 
-def test_context_says_which_columns_and_in_which_order():
+def test_context_says_which_columns_and_in_which_order() -> None:
     logs = Logs.from_frame(trial(), **ROLES, context=["weight", "smoker"])
     assert logs.schema.names == ("weight", "smoker")
     assert Logs.from_frame(trial(), **ROLES, context="weight").schema.names == ("weight",)
 
 
-def test_a_named_column_is_categorical_whatever_its_type():
+def test_a_named_column_is_categorical_whatever_its_type() -> None:
     logs = Logs.from_frame(trial(), **ROLES, context=["weight", "smoker"], categorical=["smoker"])
     assert logs.schema.context[1] == CategoricalColumn("smoker", (False, True), flagged=False)
     assert logs.schema.names == ("weight", "smoker = False", "smoker = True")
 
 
-def test_a_schema_is_applied_to_held_out_rows_without_learning():
+def test_a_schema_is_applied_to_held_out_rows_without_learning() -> None:
     frame = trial()
     logs = Logs.from_frame(frame, **ROLES)
     held_out = frame[frame["patient"] == "p2"].assign(weight=1000, gain=None)
@@ -243,14 +245,14 @@ def test_a_schema_is_applied_to_held_out_rows_without_learning():
     np.testing.assert_array_equal(again.action, logs.select([logs.instance_labels.index("p2")]).action)
 
 
-def test_a_schema_refuses_actions_that_it_does_not_know():
+def test_a_schema_refuses_actions_that_it_does_not_know() -> None:
     frame = trial()
     schema = Logs.from_frame(frame, **ROLES).schema
     with pytest.raises(SchemaError, match=r"column 'drug' has actions .* 'Z' \(2 rows\); known are 'A', 'B', 'C'"):
         Logs.from_frame(frame.assign(drug=["Z", "Z", *frame["drug"][2:]]), schema=schema)
 
 
-def test_a_schema_refuses_other_names_and_other_columns():
+def test_a_schema_refuses_other_names_and_other_columns() -> None:
     frame = trial()
     schema = Logs.from_frame(frame, **ROLES).schema
     with pytest.raises(SchemaError, match="reward='mmse', but the schema was made with reward='gain'"):
@@ -262,7 +264,7 @@ def test_a_schema_refuses_other_names_and_other_columns():
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
-def test_a_frame_made_from_logs_has_the_original_values(backend):
+def test_a_frame_made_from_logs_has_the_original_values(backend: str) -> None:
     frame = trial(seed=1)
     logs = Logs.from_frame(frame, **ROLES)
     made = logs.to_frame(backend)
@@ -280,14 +282,14 @@ def test_a_frame_made_from_logs_has_the_original_values(backend):
         np.testing.assert_allclose(table[name].astype(float), values, rtol=2**-24, atol=bound)
 
 
-def test_missing_is_null_and_not_nan_in_polars():
+def test_missing_is_null_and_not_nan_in_polars() -> None:
     made = Logs.from_frame(trial(seed=1), **ROLES).to_frame("polars")
     for name in ("mmse", "sex", "drug", "gain"):
         assert made[name].null_count() == trial(seed=1)[name].isna().sum() > 0
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
-def test_logs_survive_a_round_trip_through_a_frame(backend):
+def test_logs_survive_a_round_trip_through_a_frame(backend: str) -> None:
     logs = Logs.from_frame(trial(seed=2), **ROLES)
     back = Logs.from_frame(logs.to_frame(backend), schema=logs.schema)
     assert back.instance_labels == logs.instance_labels
@@ -296,7 +298,7 @@ def test_logs_survive_a_round_trip_through_a_frame(backend):
     np.testing.assert_allclose(back.context, logs.context, atol=1e-6)
 
 
-def test_a_made_time_column_does_not_hide_a_context_column():
+def test_a_made_time_column_does_not_hide_a_context_column() -> None:
     frame = trial().rename(columns={"weight": "time"}).drop(columns="visit")
     logs = Logs.from_frame(frame, instance="patient", action="drug", reward="gain")
     made = logs.to_frame()
@@ -304,12 +306,12 @@ def test_a_made_time_column_does_not_hide_a_context_column():
     assert made.groupby("patient")["time_"].max().max() == logs.lengths.max() - 1
 
 
-def test_a_library_that_is_not_there_is_named():
+def test_a_library_that_is_not_there_is_named() -> None:
     with pytest.raises(LogsError, match=r"'abacus' can't hold column 'patient'.*'pandas', 'polars', 'pyarrow'"):
         Logs.from_frame(trial(), **ROLES).to_frame("abacus")
 
 
-def test_arrays_are_taken_as_they_are():
+def test_arrays_are_taken_as_they_are() -> None:
     rng = np.random.default_rng(0)
     context, action, reward = rng.normal(size=(4, 3, 2)), rng.integers(0, 3, (4, 3)), rng.normal(size=(4, 3))
     logs = Logs.from_arrays(context, action, reward, actions=7)
@@ -323,7 +325,7 @@ def test_arrays_are_taken_as_they_are():
     np.testing.assert_array_equal(logs.schema.encode({"x1": 0.25, "x2": 4}), [0.25, 4])
 
 
-def test_flat_arrays_give_the_same_logs_in_any_order_of_instances():
+def test_flat_arrays_give_the_same_logs_in_any_order_of_instances() -> None:
     rng = np.random.default_rng(0)
     context, action, reward = rng.normal(size=(4, 3, 2)), rng.integers(0, 3, (4, 3)), rng.normal(size=(4, 3))
     round_robin = np.arange(12).reshape(4, 3).T.reshape(-1)  # all first rows, then all second rows
@@ -332,7 +334,7 @@ def test_flat_arrays_give_the_same_logs_in_any_order_of_instances():
     assert_same(logs, Logs.from_arrays(context, action, reward, actions=3))
 
 
-def test_missing_values_of_arrays_are_filled_flagged_or_kept_missing():
+def test_missing_values_of_arrays_are_filled_flagged_or_kept_missing() -> None:
     logs = Logs.from_arrays([[[1.0], [np.nan], [5.0]]], [[0, -1, np.nan]], [[1.0, np.nan, 3.0]], actions=["a", "b"])
     assert logs.context.tolist() == [[1, 0], [3, 1], [5, 0]]
     assert logs.action.tolist() == [0, -1, -1]
@@ -340,7 +342,7 @@ def test_missing_values_of_arrays_are_filled_flagged_or_kept_missing():
     assert logs.schema.actions == ("a", "b")
 
 
-def test_instances_of_arrays_may_have_any_labels():
+def test_instances_of_arrays_may_have_any_labels() -> None:
     logs = Logs.from_arrays(np.zeros((3, 1)), [0, 1, 0], np.ones(3), instance=[("b", 1), ("a", 2), ("b", 1)])
     assert logs.instance_labels == (("b", 1), ("a", 2))
     assert logs.action.tolist() == [0, 0, 1]
@@ -366,7 +368,7 @@ def test_instances_of_arrays_may_have_any_labels():
         ({"context": np.zeros((2, 4)), "action": [0, 0], "reward": [0, 0], "instance": [1, None]}, "missing in 1 row"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(change, message):
+def test_arrays_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
     arrays = {"context": np.zeros((3, 2, 4)), "action": np.zeros((3, 2)), "reward": np.zeros((3, 2))}
     with pytest.raises(LogsError, match=message):
         Logs.from_arrays(**(arrays | change))

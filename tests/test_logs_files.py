@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ FRAME = pd.DataFrame(
 )
 
 
-def assert_same(one, other):
+def assert_same(one: Logs, other: Logs) -> None:
     assert one.schema == other.schema
     assert one.instance_labels == other.instance_labels
     for name in ("context", "instance", "action", "reward", "starts"):
@@ -37,7 +38,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".CSV", ".parquet"])
-def test_a_file_gives_the_logs_of_the_frame_in_it(tmp_path, suffix):
+def test_a_file_gives_the_logs_of_the_frame_in_it(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"logs{suffix}"
     FRAME.to_parquet(path) if suffix == ".parquet" else FRAME.to_csv(path, index=False)
     expected = Logs.from_frame(FRAME, **ROLES)
@@ -46,7 +47,7 @@ def test_a_file_gives_the_logs_of_the_frame_in_it(tmp_path, suffix):
     np.testing.assert_array_equal(expected.schema.encode(path), expected.schema.encode(FRAME))
 
 
-def test_an_index_that_pandas_saved_is_no_context(tmp_path):
+def test_an_index_that_pandas_saved_is_no_context(tmp_path: Path) -> None:
     shuffled = FRAME.iloc[[3, 1, 0, 2, 4]]
     shuffled.to_parquet(tmp_path / "logs.parquet")
     assert "__index_level_0__" in pa.parquet.read_schema(tmp_path / "logs.parquet").names
@@ -57,7 +58,7 @@ def test_an_index_that_pandas_saved_is_no_context(tmp_path):
     assert_same(logs, Logs.from_frame(shuffled, **ROLES))
 
 
-def test_a_column_of_a_csv_may_turn_out_to_be_floats_late_in_the_file(tmp_path):
+def test_a_column_of_a_csv_may_turn_out_to_be_floats_late_in_the_file(tmp_path: Path) -> None:
     rows = 120_000  # more than one block of the reader
     frame = pd.DataFrame({"who": np.arange(rows) % 7, "x": np.arange(rows) % 11, "did": np.arange(rows) % 2, "got": 1})
     text = frame.to_csv(index=False) + "0,0.5,1,1\n"
@@ -67,13 +68,13 @@ def test_a_column_of_a_csv_may_turn_out_to_be_floats_late_in_the_file(tmp_path):
     assert logs.schema.context[0].mean == pytest.approx((frame["x"].sum() + 0.5) / (rows + 1))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LogsError, match=r"there is no file .*nowhere\.csv"):
         Logs.from_frame(tmp_path / "nowhere.csv", **ROLES)
 
 
 @pytest.mark.parametrize("name", ["logs.xlsx", "logs", "logs.csv.gz"])
-def test_an_unknown_kind_of_file_is_refused(tmp_path, name):
+def test_an_unknown_kind_of_file_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("who\n")
     with pytest.raises(LogsError, match=r"unknown file type .*expected \.csv or \.parquet"):
         Logs.from_frame(tmp_path / name, **ROLES)
@@ -83,13 +84,13 @@ def test_an_unknown_kind_of_file_is_refused(tmp_path, name):
     ("name", "content"),
     [("logs.parquet", b"PAR1 cut off"), ("logs.parquet", b""), ("logs.csv", b""), ("logs.csv", b"a,b\n1,2,3\n")],
 )
-def test_an_unreadable_file_is_refused(tmp_path, name, content):
+def test_an_unreadable_file_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(LogsError, match=r"can't read .*logs\..*Check that the file is whole"):
         Logs.from_frame(tmp_path / name, **ROLES)
 
 
-def test_a_file_with_only_a_header_is_an_empty_table(tmp_path):
+def test_a_file_with_only_a_header_is_an_empty_table(tmp_path: Path) -> None:
     (tmp_path / "logs.csv").write_text("who,when,x,did,got\n")
     with pytest.raises(LogsError, match=r"the table has no rows, only the columns 'who', 'when'"):
         Logs.from_frame(tmp_path / "logs.csv", **ROLES)
@@ -102,12 +103,12 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_examples_in_docstrings_run(module):
+def test_the_examples_in_docstrings_run(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_reading_logs_imports_neither_jax_nor_a_frame_library(module):
+def test_reading_logs_imports_neither_jax_nor_a_frame_library(module: ModuleType) -> None:
     imported = set()
     for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
         if isinstance(node, ast.ImportFrom):

@@ -1,17 +1,21 @@
 """A network for the rewards of all actions (app:nonlinear_reward), beside least squares, NumPy and scikit-learn."""
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import PRNGKeyArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
-from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, record
+from ilb.environments import SyntheticWorld, UniformLogging, draw_leaky_reward, draw_world, record
 from ilb.errors import DecisionError, IlbWarning, RareActionWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
@@ -20,10 +24,11 @@ from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _units, _warn_of_unseen_actions
-from ilb.offline.rewards.recipe import Cells, RewardTask, reward_cells
+from ilb.offline.rewards.recipe import Cells, RewardFit, RewardRecipe, RewardTask, reward_cells
 from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts
-from ilb.types import silent
+from ilb.online.policy import AbstractPolicy
+from ilb.types import Report, silent
 
 INSTANCES, LENGTH, DIM, ACTIONS = 400, 24, 2, 3
 # One recipe and one size for most tests: they share a compilation.
@@ -31,15 +36,20 @@ QUICK = MLPRewardRecipe(hidden=(16, 16), training=Schedule(1000, Adam(5e-3, 1e-4
 THETA = np.array([[1.0, 0.5, 0.2], [-0.7, 0.8, 0.0], [0.3, -1.0, -0.4]])
 
 
-def linear(z):
+def linear(z: np.ndarray) -> np.ndarray:
     return z @ THETA[:, :2].T + THETA[:, 2]
 
 
-def bent(z):
+def bent(z: np.ndarray) -> np.ndarray:
     return np.where(z > 0, z, 0.2 * z) @ THETA[:, :2].T
 
 
-def task_of(rng, truth, reward_std=0.5, effect_std=0.0):
+def task_of(
+    rng: np.random.Generator,
+    truth: Callable[[np.ndarray], np.ndarray],
+    reward_std: float = 0.5,
+    effect_std: float = 0.0,
+) -> RewardTask:
     """Exact latent states as mean encodings, and rewards of actions drawn uniformly among the first three."""
     z = rng.normal(size=(INSTANCES, DIM))
     action = rng.integers(0, ACTIONS, (INSTANCES, LENGTH))
@@ -49,15 +59,15 @@ def task_of(rng, truth, reward_std=0.5, effect_std=0.0):
     return RewardTask(z, cells, range(ACTIONS), 1e-9 * np.eye(DIM), np.full(INSTANCES, LENGTH))
 
 
-def train(task, recipe=QUICK, seed=0, report=silent):
+def train(task: RewardTask, recipe: MLPRewardRecipe = QUICK, seed: int = 0, report: Report = silent) -> RewardFit:
     return recipe.train(jr.split(jr.key(seed), 1), [task], report)[0]
 
 
-def predict(fitted, z):
+def predict(fitted: RewardFit, z: np.ndarray) -> np.ndarray:
     return np.asarray(jax.vmap(fitted.reward)(jnp.asarray(z, jnp.float32)), np.float64)
 
 
-def unexplained(fitted, truth, z):
+def unexplained(fitted: RewardFit, truth: Callable[[np.ndarray], np.ndarray], z: np.ndarray) -> float:
     return np.sum((predict(fitted, z) - truth(z)) ** 2) / np.sum((truth(z) - truth(z).mean(axis=0)) ** 2)
 
 
@@ -67,7 +77,7 @@ NEW = np.random.default_rng(99).normal(size=(1000, DIM))
 # What is learned
 
 
-def test_it_recovers_linear_rewards_about_as_well_as_least_squares():
+def test_it_recovers_linear_rewards_about_as_well_as_least_squares() -> None:
     task = task_of(np.random.default_rng(0), linear, effect_std=0.4)
     network, squares = train(task), train(task, LinearRewardRecipe())
     assert unexplained(squares, linear, NEW) < 0.002
@@ -78,13 +88,13 @@ def test_it_recovers_linear_rewards_about_as_well_as_least_squares():
     assert network.leftover_variance == pytest.approx(0.16, rel=0.4)
 
 
-def test_it_learns_bent_rewards_that_least_squares_can_not():
+def test_it_learns_bent_rewards_that_least_squares_can_not() -> None:
     task = task_of(np.random.default_rng(1), bent)
     assert unexplained(train(task, LinearRewardRecipe()), bent, NEW) > 0.1
     assert unexplained(train(task), bent, NEW) < 0.03
 
 
-def test_it_is_as_good_as_the_network_of_scikit_learn():
+def test_it_is_as_good_as_the_network_of_scikit_learn() -> None:
     task = task_of(np.random.default_rng(2), bent, reward_std=0.2)
     means = np.full((INSTANCES, ACTIONS), np.nan)
     means[task.cells.instance, task.cells.action] = task.cells.mean
@@ -99,7 +109,7 @@ def test_it_is_as_good_as_the_network_of_scikit_learn():
     assert np.mean((predict(train(task), NEW) - bent(NEW)) ** 2) < 1.5 * theirs
 
 
-def test_units_and_origins_of_encodings_and_rewards_do_not_matter():
+def test_units_and_origins_of_encodings_and_rewards_do_not_matter() -> None:
     task = task_of(np.random.default_rng(3), bent)
     scale, shift = np.array([100.0, 0.01]), np.array([-50.0, 3.0])
     cells = task.cells._replace(mean=20 * task.cells.mean + 1000, deviation=400 * task.cells.deviation)
@@ -109,7 +119,7 @@ def test_units_and_origins_of_encodings_and_rewards_do_not_matter():
     assert np.std(predict(moved, NEW * scale + shift) - expected) < 0.05 * np.std(expected)
 
 
-def test_networks_trained_together_are_those_trained_alone():
+def test_networks_trained_together_are_those_trained_alone() -> None:
     tasks = [task_of(np.random.default_rng(seed), bent) for seed in (4, 5)]
     keys = jr.split(jr.key(7), 2)
     together = QUICK.train(keys, tasks)
@@ -123,7 +133,7 @@ def test_networks_trained_together_are_those_trained_alone():
 # The loss and the network
 
 
-def test_the_loss_is_the_mean_squared_error_over_rows_up_to_the_scatter_within_cells():
+def test_the_loss_is_the_mean_squared_error_over_rows_up_to_the_scatter_within_cells() -> None:
     rng = np.random.default_rng(6)
     network = random_leaky_mlp(jr.key(0), DIM, (4,), ACTIONS, 0.1)
     network = LeakyMLP(
@@ -142,7 +152,7 @@ def test_the_loss_is_the_mean_squared_error_over_rows_up_to_the_scatter_within_c
     assert float(loss) == pytest.approx(np.mean(errors**2) - cells.deviation.sum() / 80, rel=1e-4)
 
 
-def test_large_tables_are_taken_in_batches_of_the_same_expected_loss():
+def test_large_tables_are_taken_in_batches_of_the_same_expected_loss() -> None:
     rng = np.random.default_rng(7)
     layers = random_leaky_mlp(jr.key(1), DIM, (4,), ACTIONS, 0.01).layers
     z, mean = rng.normal(size=(64, DIM)), rng.normal(size=(64, ACTIONS))
@@ -153,7 +163,7 @@ def test_large_tables_are_taken_in_batches_of_the_same_expected_loss():
     assert float(losses.mean()) == pytest.approx(np.mean(mean**2), rel=0.03)  # the outputs start at zero
 
 
-def test_maps_around_a_network_can_be_folded_into_it():
+def test_maps_around_a_network_can_be_folded_into_it() -> None:
     rng = np.random.default_rng(8)
     before, last, after = (
         Affine(jnp.asarray(rng.normal(size=(a, b)), jnp.float32), jnp.asarray(rng.normal(size=b), jnp.float32))
@@ -164,7 +174,7 @@ def test_maps_around_a_network_can_be_folded_into_it():
     np.testing.assert_allclose(network.between(before, after)(x), after(network(before(x))), rtol=1e-4, atol=1e-5)
 
 
-def test_weight_decay_is_an_l2_term_of_the_gradient():
+def test_weight_decay_is_an_l2_term_of_the_gradient() -> None:
     """Adam's first step is the sign of its gradient: with decay, that of the gradient plus decay times the weight."""
     optimiser = Adam(learning_rate=0.1, weight_decay=0.5).build(10)
     params, gradient = jnp.array([4.0, -4.0, 0.5]), jnp.array([-1.0, 1.0, -1.0])
@@ -175,7 +185,7 @@ def test_weight_decay_is_an_l2_term_of_the_gradient():
 # What can go wrong
 
 
-def test_an_action_without_rewards_is_named_and_gets_the_mean_reward():
+def test_an_action_without_rewards_is_named_and_gets_the_mean_reward() -> None:
     task = task_of(np.random.default_rng(9), linear)
     kept = task.cells.action != 1
     cells = Cells(*(part[kept] for part in task.cells))
@@ -184,8 +194,8 @@ def test_an_action_without_rewards_is_named_and_gets_the_mean_reward():
     np.testing.assert_allclose(predict(fitted, NEW)[:, 1], np.average(cells.mean, weights=cells.rows), atol=1e-4)
 
 
-def test_an_interrupted_training_gives_a_network_and_says_so():
-    def interrupt(step, steps, loss):
+def test_an_interrupted_training_gives_a_network_and_says_so() -> None:
+    def interrupt(step: int, steps: int, loss: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.warns(IlbWarning, match="training of rewards was interrupted"):
@@ -199,21 +209,21 @@ def test_an_interrupted_training_gives_a_network_and_says_so():
 
 
 @pytest.fixture(scope="module")
-def world():
+def world() -> SyntheticWorld:
     return draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, draw_reward=draw_leaky_reward)
 
 
 @pytest.fixture(scope="module")
-def logs(world):
+def logs(world: SyntheticWorld) -> Logs:
     return record(jr.key(1), world, UniformLogging(ACTIONS), INSTANCES, 10).logs
 
 
 @pytest.fixture(scope="module")
-def model(world, logs):
+def model(world: SyntheticWorld, logs: Logs) -> LatentModel:
     return complete_model(world.oracle().encoder, logs, reward=QUICK, seed=1)
 
 
-def test_a_saved_model_predicts_the_same_and_runs_in_the_same_programs(model, tmp_path):
+def test_a_saved_model_predicts_the_same_and_runs_in_the_same_programs(model: LatentModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     assert isinstance(loaded.reward, LeakyMLP)
@@ -224,7 +234,7 @@ def test_a_saved_model_predicts_the_same_and_runs_in_the_same_programs(model, tm
         np.testing.assert_array_equal(one, other)
 
 
-def test_cpg_acts_on_the_network_at_the_mean_encoding(model):
+def test_cpg_acts_on_the_network_at_the_mean_encoding(model: LatentModel) -> None:
     policy, contexts = cpg(model), np.random.default_rng(11).normal(size=(4, DIM)).astype(np.float32)
     state = policy.init()
     for context in contexts:
@@ -234,8 +244,10 @@ def test_cpg_acts_on_the_network_at_the_mean_encoding(model):
 
 
 @pytest.mark.parametrize("build", [fpg, fpg_released, fpg_ts, calibrated, calibrated_ts])
-def test_policies_that_need_linear_rewards_say_so(model, build):
-    def start():
+def test_policies_that_need_linear_rewards_say_so(
+    model: LatentModel, build: Callable[[LatentModel], AbstractPolicy]
+) -> None:
+    def start() -> None:
         policy = build(model)
         policy.decide(jr.key(0), policy.init(), jnp.zeros(DIM), jnp.ones(ACTIONS, bool))
 
@@ -247,13 +259,15 @@ def test_policies_that_need_linear_rewards_say_so(model, build):
 class NoEncoding:
     """An encoder recipe that learns nothing, and costs nothing."""
 
-    def train(self, keys, logs, latent_dim, report=silent):
+    def train(
+        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
+    ) -> list[TrainedEncoder]:
         curve = LossCurve(*np.zeros((3, 1)))
         return [TrainedEncoder(IdentityEncoder(), curve, 0, interrupted=False) for _ in logs]
 
 
 @pytest.mark.parametrize("reward", [None, QUICK], ids=["default", "network"])
-def test_a_fitted_model_says_how_its_rewards_were_learned(logs, reward):
+def test_a_fitted_model_says_how_its_rewards_were_learned(logs: Logs, reward: RewardRecipe | None) -> None:
     provenance = fit(logs, latent_dim=DIM, recipe=NoEncoding(), reward=reward).provenance
     said = provenance.recipe["reward"]
     assert said["name"] == ("LinearRewardRecipe" if reward is None else "MLPRewardRecipe")
@@ -262,14 +276,14 @@ def test_a_fitted_model_says_how_its_rewards_were_learned(logs, reward):
         assert any("reward network is that of step" in note for note in provenance.notes)
 
 
-def test_the_recipe_for_few_instances_differs_in_its_decay_alone():
+def test_the_recipe_for_few_instances_differs_in_its_decay_alone() -> None:
     printed, decayed = MLPRewardRecipe(), MLPRewardRecipe.decayed()
     assert decayed.training.optimiser == Adam(1e-3, 1e-2)
     assert printed.training.optimiser == Adam(1e-3, 1e-4)
     assert (printed.hidden, printed.slope) == (decayed.hidden, decayed.slope)
 
 
-def test_the_recipe_is_the_printed_one_with_the_widths_of_the_released_code():
+def test_the_recipe_is_the_printed_one_with_the_widths_of_the_released_code() -> None:
     recipe = MLPRewardRecipe()
     assert (recipe.hidden, recipe.slope, recipe.batch, recipe.validation_share) == ((10, 20, 40), 0.01, 512, 0.1)
     for training in (recipe.training, MLPRewardRecipe.decayed().training):
@@ -277,11 +291,11 @@ def test_the_recipe_is_the_printed_one_with_the_widths_of_the_released_code():
 
 
 @pytest.mark.parametrize(("instances", "held"), [(14, 0), (16, 2), (24, 2), (26, 3), (100, 10)])
-def test_a_tenth_of_the_instances_is_held_out_and_never_a_single_one(instances, held):
+def test_a_tenth_of_the_instances_is_held_out_and_never_a_single_one(instances: int, held: Any) -> None:
     assert MLPRewardRecipe()._hold_out(jr.key(0), instances).sum() == held
 
 
-def test_rewards_are_standardised_by_their_rows():
+def test_rewards_are_standardised_by_their_rows() -> None:
     rows, mean = np.array([1, 3]), np.array([2.0, 6.0])
     cells = Cells(np.array([0, 1]), np.array([0, 1]), rows, mean, np.zeros(2))
     task = RewardTask(np.array([[0.0], [2.0]]), cells, range(2), np.eye(1), np.array([1, 3]))
@@ -294,7 +308,7 @@ def test_rewards_are_standardised_by_their_rows():
 
 
 @pytest.mark.parametrize(("unseen", "dots"), [(5, False), (6, True)])
-def test_no_more_than_five_actions_without_rewards_are_listed(unseen, dots):
+def test_no_more_than_five_actions_without_rewards_are_listed(unseen: Any, dots: Any) -> None:
     cells = Cells(np.zeros(1, int), np.zeros(1, int), np.ones(1, int), np.ones(1), np.zeros(1))
     task = RewardTask(np.zeros((1, 1)), cells, [f"drug {a}" for a in range(1 + unseen)], np.eye(1), np.ones(1, int))
     with pytest.warns(RareActionWarning) as caught:

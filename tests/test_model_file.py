@@ -5,7 +5,9 @@ import json
 import os
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +16,7 @@ import jax.random as jr
 import numpy as np
 import pandas as pd
 import pytest
+from jaxtyping import Array
 
 from ilb.environments import UniformLogging, draw_leaky_reward, draw_world, record
 from ilb.errors import ModelFileError
@@ -22,6 +25,7 @@ from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.models.recurrent import RecurrentRegression
 from ilb.networks import STORABLE, Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp, storable
 from ilb.offline.encoders.paper import PaperRecipe
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import complete_model
 from ilb.offline.training import describe_recipe
@@ -40,16 +44,16 @@ PROVENANCE = Provenance(
 )
 
 
-def recorded(seed):
+def recorded(seed: int) -> Logs:
     return record(jr.key(seed), WORLD, UniformLogging(ACTIONS), instances=40, length=30).logs
 
 
-def maxout_encoder(seed):
+def maxout_encoder(seed: int) -> ComposedEncoder:
     scaling = Affine(jnp.eye(DIM) * (1 + seed), jnp.full(DIM, 0.1 * seed, jnp.float32))
     return ComposedEncoder(scaling, random_maxout_mlp(jr.key(seed), DIM, [4, 4], DIM))
 
 
-def labelled_logs():
+def labelled_logs() -> Logs:
     """Logs with labels of several types, a category, and values that are missing."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -67,22 +71,22 @@ def labelled_logs():
 
 
 @pytest.fixture(scope="module")
-def oracle_model():
+def oracle_model() -> LatentModel:
     return complete_model(WORLD.oracle().encoder, recorded(1), PROVENANCE)
 
 
 @pytest.fixture(scope="module")
-def maxout_model():
+def maxout_model() -> LatentModel:
     return complete_model(maxout_encoder(1), recorded(1), PROVENANCE)
 
 
 @pytest.fixture
-def saved(oracle_model, tmp_path):
+def saved(oracle_model: LatentModel, tmp_path: Path) -> Path:
     oracle_model.save(tmp_path / "model")
     return tmp_path / "model"
 
 
-def assert_same(first, second):
+def assert_same(first: LatentModel, second: LatentModel) -> None:
     """The same modules, the same arrays to the bit, the same labels and history."""
     assert jax.tree.structure(first) == jax.tree.structure(second)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
@@ -93,7 +97,7 @@ def assert_same(first, second):
     assert first.provenance == second.provenance
 
 
-def rewrite(path, change, *, sign=True):
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> None:
     """Change the manifest and, if `sign`, give it the content hash of what it now says."""
     file = path / "manifest.json"
     manifest = json.loads(file.read_text())
@@ -105,7 +109,7 @@ def rewrite(path, change, *, sign=True):
     file.write_text(json.dumps(manifest))
 
 
-def arrays_file(path):
+def arrays_file(path: Path) -> Path:
     (file,) = path.glob("arrays-*")
     return file
 
@@ -114,18 +118,18 @@ def arrays_file(path):
 
 
 @pytest.mark.parametrize("name", ["oracle_model", "maxout_model"])
-def test_a_model_comes_back_as_it_was(name, request, tmp_path):
+def test_a_model_comes_back_as_it_was(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     model = request.getfixturevalue(name)
     model.save(tmp_path / "model")
     assert_same(LatentModel.load(tmp_path / "model"), model)
 
 
-def test_scalars_come_back_as_scalars(oracle_model, saved):
+def test_scalars_come_back_as_scalars(oracle_model: LatentModel, saved: Path) -> None:
     assert LatentModel.load(saved).noise.leftover_variance.shape == ()
     assert LatentModel.load(saved).encoder.mixing.slope.shape == ()
 
 
-def test_labels_and_categories_come_back(tmp_path):
+def test_labels_and_categories_come_back(tmp_path: Path) -> None:
     logs = labelled_logs()
     model = complete_model(IdentityEncoder(), logs)
     model.save(tmp_path / "model")
@@ -136,14 +140,14 @@ def test_labels_and_categories_come_back(tmp_path):
     np.testing.assert_array_equal(loaded.schema.encode(row), logs.schema.encode(row))
 
 
-def test_a_model_without_labels_or_history_comes_back(maxout_model, tmp_path):
+def test_a_model_without_labels_or_history_comes_back(maxout_model: LatentModel, tmp_path: Path) -> None:
     maxout_model.bare().save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     assert_same(loaded, maxout_model.bare())
     assert (loaded.schema, loaded.provenance) == (None, None)
 
 
-def test_a_nonlinear_oracle_comes_back(tmp_path):
+def test_a_nonlinear_oracle_comes_back(tmp_path: Path) -> None:
     world = draw_world(jr.key(3), latent_dim=DIM, layers=3, actions=ACTIONS, draw_reward=draw_leaky_reward)
     world.oracle().save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
@@ -154,19 +158,21 @@ def test_a_nonlinear_oracle_comes_back(tmp_path):
     )
 
 
-def test_a_loaded_model_can_be_saved_and_gives_the_same_files(saved, tmp_path):
+def test_a_loaded_model_can_be_saved_and_gives_the_same_files(saved: Path, tmp_path: Path) -> None:
     LatentModel.load(saved).save(tmp_path / "copy")
     for file in saved.iterdir():
         assert (tmp_path / "copy" / file.name).read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("recipe", [TiedRecipe(), PaperRecipe()], ids=["tied", "paper"])
-def test_the_description_of_a_recipe_survives_json(recipe):
+def test_the_description_of_a_recipe_survives_json(recipe: EncoderRecipe) -> None:
     described = describe_recipe(recipe)
     assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
-def test_a_path_may_be_text_and_its_parents_need_not_exist(oracle_model, tmp_path, monkeypatch):
+def test_a_path_may_be_text_and_its_parents_need_not_exist(
+    oracle_model: LatentModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     oracle_model.save("a/b/model")
     assert_same(LatentModel.load("a/b/model"), oracle_model)
@@ -182,7 +188,7 @@ FORMAT_1 = Path(__file__).parent / "data" / "format-1"
 
 
 @pytest.mark.parametrize("name", ["fitted", "built", "oracle", "recurrent"])
-def test_models_saved_in_format_1_still_load_and_predict_the_same(name, tmp_path):
+def test_models_saved_in_format_1_still_load_and_predict_the_same(name: str, tmp_path: Path) -> None:
     kind = RecurrentRegression if name == "recurrent" else LatentModel
     frozen = json.loads((FORMAT_1 / "values.json").read_text())
     contexts = jnp.asarray(frozen["contexts"], jnp.float32)
@@ -193,13 +199,15 @@ def test_models_saved_in_format_1_still_load_and_predict_the_same(name, tmp_path
     assert_same(kind.load(tmp_path / "again"), model)
 
 
-def test_format_1_told_of_an_interruption_in_its_notes():
+def test_format_1_told_of_an_interruption_in_its_notes() -> None:
     assert LatentModel.load(FORMAT_1 / "fitted").provenance.interrupted
     assert not LatentModel.load(FORMAT_1 / "built").provenance.interrupted
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_an_interruption_is_a_fact_and_not_a_word_in_a_note(maxout_model, tmp_path, interrupted):
+def test_an_interruption_is_a_fact_and_not_a_word_in_a_note(
+    maxout_model: LatentModel, tmp_path: Path, interrupted: bool
+) -> None:
     provenance = Provenance(
         "0.1.0", 0, {}, 1, 1, notes=("the study was interrupted in spring",), interrupted=interrupted
     )
@@ -217,26 +225,28 @@ class Rotated(eqx.Module):
     turn: jax.Array
     inner: tuple[Affine, ...]
 
-    def __call__(self, context):
+    def __call__(self, context: Array) -> Array:
         for layer in self.inner:
             context = layer(context)
         return self.turn @ context
 
 
 @pytest.fixture
-def rotated(oracle_model):
+def rotated(oracle_model: LatentModel) -> LatentModel:
     encoder = Rotated(jnp.roll(jnp.eye(DIM), 1, axis=0), (Affine(2 * jnp.eye(DIM), jnp.ones(DIM)),))
     return LatentModel(encoder, oracle_model.reward, oracle_model.noise)
 
 
-def test_a_storable_class_from_outside_the_package_comes_back(rotated, tmp_path):
+def test_a_storable_class_from_outside_the_package_comes_back(rotated: LatentModel, tmp_path: Path) -> None:
     rotated.save(tmp_path)
     loaded = LatentModel.load(tmp_path)
     assert_same(loaded, rotated)
     np.testing.assert_array_equal(loaded.encoder(jnp.arange(3.0)), [5.0, 1.0, 3.0])
 
 
-def test_a_class_that_nobody_has_marked_is_not_made_from_a_file(rotated, tmp_path, monkeypatch):
+def test_a_class_that_nobody_has_marked_is_not_made_from_a_file(
+    rotated: LatentModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rotated.save(tmp_path)
     monkeypatch.delitem(STORABLE, "Rotated")
     with pytest.raises(
@@ -245,7 +255,7 @@ def test_a_class_that_nobody_has_marked_is_not_made_from_a_file(rotated, tmp_pat
         LatentModel.load(tmp_path)
 
 
-def test_two_storable_classes_can_not_share_a_name():
+def test_two_storable_classes_can_not_share_a_name() -> None:
     with pytest.raises(
         ModelFileError, match=r"ilb\.networks\.Affine is saved under the name 'Affine' already\. Rename"
     ):
@@ -253,7 +263,7 @@ def test_two_storable_classes_can_not_share_a_name():
     assert STORABLE["Affine"] is Affine
 
 
-def test_a_class_that_is_defined_again_takes_its_own_place(monkeypatch):
+def test_a_class_that_is_defined_again_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
     again = type("Rotated", (eqx.Module,), {"__module__": Rotated.__module__})
     monkeypatch.setitem(STORABLE, "Rotated", Rotated)
     assert storable(again) is STORABLE["Rotated"] is again
@@ -262,7 +272,7 @@ def test_a_class_that_is_defined_again_takes_its_own_place(monkeypatch):
 # What is in the files
 
 
-def test_the_arrays_file_holds_a_header_of_json_and_raw_numbers_only(maxout_model, tmp_path):
+def test_the_arrays_file_holds_a_header_of_json_and_raw_numbers_only(maxout_model: LatentModel, tmp_path: Path) -> None:
     maxout_model.save(tmp_path)
     content = arrays_file(tmp_path).read_bytes()
     length = int.from_bytes(content[:8], "little")
@@ -273,8 +283,8 @@ def test_the_arrays_file_holds_a_header_of_json_and_raw_numbers_only(maxout_mode
     assert len(numbers) == len(jax.tree.leaves(maxout_model))
 
 
-def test_nothing_is_ever_pickled(oracle_model, tmp_path, monkeypatch):
-    def forbidden(*args, **kwargs):
+def test_nothing_is_ever_pickled(oracle_model: LatentModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("pickle was used")
 
     for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
@@ -283,13 +293,15 @@ def test_nothing_is_ever_pickled(oracle_model, tmp_path, monkeypatch):
     assert_same(LatentModel.load(tmp_path / "model"), oracle_model)
 
 
-def test_the_hash_in_the_manifest_is_that_of_the_arrays_file(saved):
+def test_the_hash_in_the_manifest_is_that_of_the_arrays_file(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
     assert manifest["format_version"] == 2
     assert manifest["arrays"]["sha256"] == hashlib.sha256(arrays_file(saved).read_bytes()).hexdigest()
 
 
-def test_saving_again_leaves_only_the_new_files(oracle_model, maxout_model, saved):
+def test_saving_again_leaves_only_the_new_files(
+    oracle_model: LatentModel, maxout_model: LatentModel, saved: Path
+) -> None:
     before = arrays_file(saved).name
     maxout_model.save(saved)
     assert sorted(file.name for file in saved.iterdir()) == sorted(["manifest.json", arrays_file(saved).name])
@@ -297,7 +309,7 @@ def test_saving_again_leaves_only_the_new_files(oracle_model, maxout_model, save
     assert_same(LatentModel.load(saved), maxout_model)
 
 
-def test_saving_the_same_numbers_with_another_history_keeps_the_arrays(oracle_model, saved):
+def test_saving_the_same_numbers_with_another_history_keeps_the_arrays(oracle_model: LatentModel, saved: Path) -> None:
     again = LatentModel(oracle_model.encoder, oracle_model.reward, oracle_model.noise, oracle_model.schema)
     before = arrays_file(saved).name
     again.save(saved)
@@ -309,7 +321,7 @@ def test_saving_the_same_numbers_with_another_history_keeps_the_arrays(oracle_mo
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, -1])
-def test_a_truncated_arrays_file_is_refused(saved, kept):
+def test_a_truncated_arrays_file_is_refused(saved: Path, kept: int) -> None:
     file = arrays_file(saved)
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(ModelFileError, match=r"arrays-.* is damaged.*cut short.*restore a copy or fit the model again"):
@@ -317,7 +329,7 @@ def test_a_truncated_arrays_file_is_refused(saved, kept):
 
 
 @pytest.mark.parametrize("position", [3, 50, -1])
-def test_one_flipped_bit_is_noticed(saved, position):
+def test_one_flipped_bit_is_noticed(saved: Path, position: int) -> None:
     file = arrays_file(saved)
     content = bytearray(file.read_bytes())
     content[position] ^= 1
@@ -326,8 +338,8 @@ def test_one_flipped_bit_is_noticed(saved, position):
         LatentModel.load(saved)
 
 
-def test_an_edited_number_in_the_manifest_is_noticed(saved):
-    def edit(manifest):
+def test_an_edited_number_in_the_manifest_is_noticed(saved: Path) -> None:
+    def edit(manifest: dict[str, Any]) -> None:
         manifest["schema"]["context"][0]["fill"] += 1.0
 
     rewrite(saved, edit, sign=False)
@@ -352,26 +364,26 @@ def test_an_edited_number_in_the_manifest_is_noticed(saved):
         b"\x80\x04.",
     ],
 )
-def test_a_foreign_file_under_our_name_is_refused(tmp_path, content):
+def test_a_foreign_file_under_our_name_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"manifest\.json is (not the manifest of a LatentModel|damaged)"):
         LatentModel.load(tmp_path)
 
 
 @pytest.mark.parametrize("version", [3, 99, "2", None, 1.5])
-def test_a_newer_format_asks_for_an_upgrade(saved, version):
+def test_a_newer_format_asks_for_an_upgrade(saved: Path, version: Any) -> None:
     rewrite(saved, lambda manifest: manifest.update(format_version=version))
     with pytest.raises(ModelFileError, match=r"reads up to 2\. Upgrade identifiable-latent-bandits"):
         LatentModel.load(saved)
 
 
-def test_a_newer_format_is_named_even_if_its_hash_is_made_otherwise(saved):
+def test_a_newer_format_is_named_even_if_its_hash_is_made_otherwise(saved: Path) -> None:
     rewrite(saved, lambda manifest: manifest.update(format_version=3), sign=False)
     with pytest.raises(ModelFileError, match="format version 3"):
         LatentModel.load(saved)
 
 
-def test_a_missing_path_a_file_and_an_empty_directory_are_told_apart(tmp_path):
+def test_a_missing_path_a_file_and_an_empty_directory_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     for name, seen in [("nowhere", "no such directory"), ("file", "it is a file"), ("empty", r"no manifest\.json")]:
@@ -379,7 +391,7 @@ def test_a_missing_path_a_file_and_an_empty_directory_are_told_apart(tmp_path):
             LatentModel.load(tmp_path / name)
 
 
-def test_a_missing_arrays_file_is_named(saved):
+def test_a_missing_arrays_file_is_named(saved: Path) -> None:
     file = arrays_file(saved)
     file.unlink()
     with pytest.raises(ModelFileError, match=rf"'{file.name}', which is not there\. Copy the whole directory"):
@@ -387,7 +399,7 @@ def test_a_missing_arrays_file_is_named(saved):
 
 
 @pytest.mark.parametrize("kind", ["parent", "absolute", "deeper", "up", "empty"])
-def test_arrays_outside_the_directory_are_refused(saved, tmp_path, kind):
+def test_arrays_outside_the_directory_are_refused(saved: Path, tmp_path: Path, kind: str) -> None:
     file = arrays_file(saved)
     (saved / "inner").mkdir()
     for place in (tmp_path, saved / "inner"):
@@ -405,8 +417,8 @@ def test_arrays_outside_the_directory_are_refused(saved, tmp_path, kind):
 
 
 @pytest.mark.parametrize("module", ["os.system", "Path", "LatentModel", "Provenance", "__import__"])
-def test_an_unknown_module_is_named_with_its_place(saved, module):
-    def change(manifest):
+def test_an_unknown_module_is_named_with_its_place(saved: Path, module: str) -> None:
+    def change(manifest: dict[str, Any]) -> None:
         manifest["model"]["encoder"]["fields"]["mixing"]["module"] = module
 
     rewrite(saved, change)
@@ -442,13 +454,13 @@ WRONG_CONTENTS = {
 
 
 @pytest.mark.parametrize("name", WRONG_CONTENTS)
-def test_a_manifest_with_wrong_contents_is_refused_even_if_its_hash_is_right(saved, name):
+def test_a_manifest_with_wrong_contents_is_refused_even_if_its_hash_is_right(saved: Path, name: str) -> None:
     rewrite(saved, WRONG_CONTENTS[name])
     with pytest.raises(ModelFileError):
         LatentModel.load(saved)
 
 
-def test_saving_onto_a_file_is_refused(oracle_model, tmp_path):
+def test_saving_onto_a_file_is_refused(oracle_model: LatentModel, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ModelFileError, match=r"is a file.*a model is saved as a directory"):
         oracle_model.save(tmp_path / "file")
@@ -457,14 +469,14 @@ def test_saving_onto_a_file_is_refused(oracle_model, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_saving_among_other_files_is_refused(oracle_model, tmp_path):
+def test_saving_among_other_files_is_refused(oracle_model: LatentModel, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ModelFileError, match="holds other files and no ILB model"):
         oracle_model.save(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_saving_over_the_manifest_of_something_else_is_refused(oracle_model, tmp_path):
+def test_saving_over_the_manifest_of_something_else_is_refused(oracle_model: LatentModel, tmp_path: Path) -> None:
     web_app = '{"name": "My web app", "icons": []}'
     (tmp_path / "manifest.json").write_text(web_app)
     with pytest.raises(ModelFileError, match="no ILB model"):
@@ -472,15 +484,15 @@ def test_saving_over_the_manifest_of_something_else_is_refused(oracle_model, tmp
     assert (tmp_path / "manifest.json").read_text() == web_app
 
 
-def test_saving_over_a_damaged_model_mends_it(oracle_model, saved):
+def test_saving_over_a_damaged_model_mends_it(oracle_model: LatentModel, saved: Path) -> None:
     arrays_file(saved).write_bytes(b"")
     oracle_model.save(saved)
     assert_same(LatentModel.load(saved), oracle_model)
 
 
-def test_an_encoder_that_has_no_place_in_a_file_is_refused_by_name(oracle_model, tmp_path):
+def test_an_encoder_that_has_no_place_in_a_file_is_refused_by_name(oracle_model: LatentModel, tmp_path: Path) -> None:
     class Homemade(eqx.Module):
-        def __call__(self, context):
+        def __call__(self, context: Array) -> Array:
             return context
 
     model = LatentModel(ComposedEncoder(Affine(jnp.eye(3), jnp.zeros(3)), Homemade()), oracle_model.reward, NOISE)
@@ -493,7 +505,9 @@ NOISE = NoiseLevels(jnp.eye(3), jnp.zeros(3), jnp.eye(3), jnp.ones(ACTIONS), jnp
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, object()], ids=["nan", "inf", "object"])
-def test_a_history_that_json_cannot_hold_is_refused_and_the_old_model_stays(oracle_model, maxout_model, saved, value):
+def test_a_history_that_json_cannot_hold_is_refused_and_the_old_model_stays(
+    oracle_model: LatentModel, maxout_model: LatentModel, saved: Path, value: Any
+) -> None:
     provenance = Provenance("0.1.0", 0, {}, 1, 1, scores={"reward_r2": value})
     model = LatentModel(maxout_model.encoder, maxout_model.reward, maxout_model.noise, None, provenance)
     with pytest.raises(ModelFileError, match="provenance"):
@@ -508,11 +522,11 @@ class Crash(BaseException):
     """Not even an Exception: as little can be done about it as about a power cut."""
 
 
-def crash_at(monkeypatch, owner, name, number):
+def crash_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int) -> list[tuple[Any, ...]]:
     """Let call `number` of a function crash; return what counts the calls."""
     original, calls = getattr(owner, name), []
 
-    def wrapped(*args, **kwargs):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
         if len(calls) == number:
             raise Crash
@@ -524,7 +538,9 @@ def crash_at(monkeypatch, owner, name, number):
 
 @pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace"), (Path, "open")])
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_save_that_dies_half_way_leaves_the_old_model(oracle_model, maxout_model, saved, owner, name, number):
+def test_a_save_that_dies_half_way_leaves_the_old_model(
+    oracle_model: LatentModel, maxout_model: LatentModel, saved: Path, owner: Any, name: str, number: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         crash_at(patch, owner, name, number)
         with pytest.raises(Crash):
@@ -537,7 +553,9 @@ def test_a_save_that_dies_half_way_leaves_the_old_model(oracle_model, maxout_mod
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_save_that_dies_while_tidying_leaves_the_old_model_or_the_new_one(oracle_model, maxout_model, saved, number):
+def test_a_save_that_dies_while_tidying_leaves_the_old_model_or_the_new_one(
+    oracle_model: LatentModel, maxout_model: LatentModel, saved: Path, number: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         crash_at(patch, Path, "unlink", number)
         with pytest.raises(Crash):
@@ -545,7 +563,9 @@ def test_a_save_that_dies_while_tidying_leaves_the_old_model_or_the_new_one(orac
     assert_same(LatentModel.load(saved), oracle_model if number == 1 else maxout_model)
 
 
-def test_a_save_that_is_killed_leaves_the_old_model(oracle_model, maxout_model, saved):
+def test_a_save_that_is_killed_leaves_the_old_model(
+    oracle_model: LatentModel, maxout_model: LatentModel, saved: Path
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         crash_at(patch, os, "fsync", 2)
         patch.setattr(Path, "unlink", lambda *args, **kwargs: None)  # a killed process tidies nothing
@@ -556,7 +576,9 @@ def test_a_save_that_is_killed_leaves_the_old_model(oracle_model, maxout_model, 
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_first_save_that_dies_leaves_no_model_and_can_be_repeated(oracle_model, tmp_path, number):
+def test_a_first_save_that_dies_leaves_no_model_and_can_be_repeated(
+    oracle_model: LatentModel, tmp_path: Path, number: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         crash_at(patch, os, "fsync", number)
         with pytest.raises(Crash):
@@ -567,7 +589,9 @@ def test_a_first_save_that_dies_leaves_no_model_and_can_be_repeated(oracle_model
     assert_same(LatentModel.load(tmp_path / "model"), oracle_model)
 
 
-def test_contents_reach_the_disk_before_their_names(oracle_model, tmp_path, monkeypatch):
+def test_contents_reach_the_disk_before_their_names(
+    oracle_model: LatentModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = []
     synced, moved = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (events.append("sync"), synced(handle))[1])
@@ -582,11 +606,13 @@ def test_contents_reach_the_disk_before_their_names(oracle_model, tmp_path, monk
 # Compiled programs
 
 
-def test_a_refitted_or_loaded_model_runs_in_the_program_compiled_before(maxout_model, tmp_path):
+def test_a_refitted_or_loaded_model_runs_in_the_program_compiled_before(
+    maxout_model: LatentModel, tmp_path: Path
+) -> None:
     traces = []
 
     @jax.jit
-    def values(model, context):
+    def values(model: LatentModel, context: Array) -> Array:
         traces.append(context.shape)
         return model.reward(model.encoder(context))
 
@@ -601,7 +627,7 @@ def test_a_refitted_or_loaded_model_runs_in_the_program_compiled_before(maxout_m
     np.testing.assert_array_equal(outputs[1], outputs[2])
 
 
-def test_a_bare_model_differs_in_labels_and_history_only(maxout_model):
+def test_a_bare_model_differs_in_labels_and_history_only(maxout_model: LatentModel) -> None:
     bare = maxout_model.bare()
     assert (bare.schema, bare.provenance) == (None, None)
     assert bare.encoder is maxout_model.encoder
@@ -609,6 +635,6 @@ def test_a_bare_model_differs_in_labels_and_history_only(maxout_model):
     assert bare.noise is maxout_model.noise
 
 
-def test_a_model_introduces_itself(maxout_model):
+def test_a_model_introduces_itself(maxout_model: LatentModel) -> None:
     assert repr(maxout_model) == "LatentModel(n=3, K=4, fitted on 1200 rows)"
     assert repr(maxout_model.bare()) == "LatentModel(n=3, K=4)"

@@ -7,12 +7,21 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ilb.live.bandit import LiveBandit
-from ilb.online.policy import AbstractBelief, AbstractRule, BeliefPolicy, IndependentRewards
+from ilb.models.baselines import Ingredients
+from ilb.models.latent import LatentModel
+from ilb.online.policy import (
+    AbstractBelief,
+    AbstractPolicy,
+    AbstractRewards,
+    AbstractRule,
+    BeliefPolicy,
+    IndependentRewards,
+)
 from ilb.online.roster import ROSTER, build_policies, build_policy
-from ilb.types import as_real
+from ilb.types import Step, as_real
 from policy_conformance import PolicyConformance
 
 
@@ -28,19 +37,19 @@ class FadingBelief(AbstractBelief):
     reward_variance: Float[Array, " K"]
     kept: Float[Array, ""] = eqx.field(converter=as_real, default=0.99)
 
-    def init(self):
+    def init(self) -> Aged:
         nothing = jnp.zeros_like(self.reward_variance)
         return Aged(jnp.asarray(0.0), nothing, nothing)
 
-    def observe(self, state, context):
+    def observe(self, state: Aged, context: Array) -> Aged:
         return Aged(state.rounds + 1, self.kept * state.weight, self.kept * state.total)
 
-    def learn(self, state, step):
+    def learn(self, state: Aged, step: Step) -> Aged:
         age = 0 if step.time is None else state.rounds - 1 - step.time
         share = self.kept**age * jax.nn.one_hot(step.action, len(state.weight))
         return state._replace(weight=state.weight + share, total=state.total + share * step.reward)
 
-    def rewards(self, state, context):
+    def rewards(self, state: Aged, context: Array) -> IndependentRewards:
         pooled = self.reward_variance + state.weight
         return IndependentRewards(state.total / pooled, jnp.sqrt(self.reward_variance / pooled))
 
@@ -50,11 +59,11 @@ class Softmax(AbstractRule):
 
     temperature: Float[Array, ""] = eqx.field(converter=as_real, default=0.2)
 
-    def values(self, key, rewards):
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Array:
         mean = rewards.mean()
         return mean + self.temperature * jr.gumbel(key, mean.shape)
 
-    def propensities(self, key, rewards, allowed):
+    def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Array) -> Array:
         return jax.nn.softmax(jnp.where(allowed, rewards.mean() / self.temperature, -jnp.inf))
 
 
@@ -64,24 +73,24 @@ OWN_ROSTER = {**ROSTER, "Fading": lambda given: BeliefPolicy(FadingBelief(given.
 class TestPolicyFromOutside(PolicyConformance):
     @pytest.fixture(scope="class")
     @classmethod
-    def policy(cls, ingredients):
+    def policy(cls, ingredients: Ingredients) -> AbstractPolicy:
         return build_policy(ingredients, "Fading", OWN_ROSTER)
 
     @pytest.fixture
-    def refitted(self, policy):
+    def refitted(self, policy: AbstractPolicy) -> AbstractPolicy:
         return jax.tree.map(lambda leaf: 2 * leaf, policy)
 
     @pytest.fixture
-    def least_share(self):
+    def least_share(self) -> float:
         return 0.3
 
 
-def test_it_stands_beside_the_others(ingredients):
+def test_it_stands_beside_the_others(ingredients: Ingredients) -> None:
     assert set(build_policies(ingredients, roster=OWN_ROSTER)) == {*ROSTER, "Fading"}
     assert "Fading" not in ROSTER
 
 
-def test_it_decides_live_and_is_told_how_old_a_reward_is(ingredients, small_model):
+def test_it_decides_live_and_is_told_how_old_a_reward_is(ingredients: Ingredients, small_model: LatentModel) -> None:
     bandit = LiveBandit(build_policy(ingredients, "Fading", OWN_ROSTER), small_model.schema)
     anna = bandit.start("anna")
     visit = {"x1": 0.0, "x2": 1.0, "x3": -1.0}

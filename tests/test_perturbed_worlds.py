@@ -1,11 +1,14 @@
 """Perturbed worlds (app:ood, app:emission_noise): environments still, and different from their inside as promised."""
 
+from typing import Any, TypeAlias
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
 from ilb.environments import AbstractEnvironment, Adcb, draw_confounded_logging, draw_world
@@ -22,6 +25,7 @@ from ilb.environments.perturbed import (
 from ilb.environments.synthetic import NOISES
 from ilb.environments.wrappers import ScaledContexts
 from ilb.errors import WorldError
+from ilb.models.latent import LatentModel
 
 DIM, COLUMNS, ACTIONS = 3, 4, 5
 WORLD = draw_world(jr.key(0), latent_dim=DIM, context_dim=COLUMNS, actions=ACTIONS)
@@ -39,7 +43,7 @@ WORLDS = {
 }
 
 
-def draw(world, key):
+def draw(world: AbstractEnvironment, key: PRNGKeyArray) -> dict[str, Array]:
     key_instance, key_context, key_rewards = jr.split(key, 3)
     instance = world.sample_instance(key_instance)
     return {
@@ -50,12 +54,13 @@ def draw(world, key):
     }
 
 
+Drawn: TypeAlias = tuple[AbstractEnvironment, int, dict[str, Array]]
 draw_many = eqx.filter_jit(eqx.filter_vmap(draw, in_axes=(None, 0)))
 emit_many = eqx.filter_jit(eqx.filter_vmap(lambda world, key, z: world.emit(key, z), in_axes=(None, 0, None)))
 
 
 @pytest.fixture(params=WORLDS, ids=WORLDS, scope="module")
-def drawn(request):
+def drawn(request: pytest.FixtureRequest) -> Drawn:
     world, columns = WORLDS[request.param]
     return world, columns, draw_many(world, jr.split(jr.key(1), DRAWS))
 
@@ -63,13 +68,15 @@ def drawn(request):
 # Still environments
 
 
-def test_shapes_are_those_of_an_environment(drawn):
+def test_shapes_are_those_of_an_environment(drawn: Drawn) -> None:
     _, columns, many = drawn
     shapes = {"latent state": DIM, "context": columns, "mean rewards": ACTIONS, "rewards": ACTIONS}
     assert {name: value.shape for name, value in many.items()} == {name: (DRAWS, n) for name, n in shapes.items()}
 
 
-def test_a_key_gives_the_same_draw_alone_and_in_a_compiled_batch_and_another_key_another(drawn):
+def test_a_key_gives_the_same_draw_alone_and_in_a_compiled_batch_and_another_key_another(
+    drawn: Drawn,
+) -> None:
     world, _, many = drawn
     alone = draw(world, jr.split(jr.key(1), DRAWS)[7])
     for name, value in alone.items():
@@ -77,23 +84,25 @@ def test_a_key_gives_the_same_draw_alone_and_in_a_compiled_batch_and_another_key
         assert not np.allclose(many[name][8], value)
 
 
-def test_sampled_rewards_vary_around_the_mean_rewards(drawn):
+def test_sampled_rewards_vary_around_the_mean_rewards(drawn: Drawn) -> None:
     _, _, many = drawn
     centred = np.asarray(many["rewards"] - many["mean rewards"]) / 0.5
     np.testing.assert_array_less(np.abs(centred.mean(axis=0)), stats.norm.isf(RARE / ACTIONS) / np.sqrt(DRAWS))
 
 
-def test_rewards_depend_on_the_latent_state_as_they_do_inside(drawn):
+def test_rewards_depend_on_the_latent_state_as_they_do_inside(
+    drawn: Drawn,
+) -> None:
     _, _, many = drawn
     expected = np.asarray(many["latent state"]) @ np.asarray(WORLD.reward.theta).T
     np.testing.assert_allclose(many["mean rewards"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_other_numbers_in_a_wrapper_do_not_compile_again():
+def test_other_numbers_in_a_wrapper_do_not_compile_again() -> None:
     traces = []
 
     @eqx.filter_jit
-    def context(world, key):
+    def context(world: AbstractEnvironment, key: PRNGKeyArray) -> Array:
         traces.append(world)
         return world.emit(key, world.sample_instance(key))
 
@@ -105,7 +114,7 @@ def test_other_numbers_in_a_wrapper_do_not_compile_again():
 # Shifted latents
 
 
-def test_every_instance_is_that_of_the_inner_world_moved_by_the_shift():
+def test_every_instance_is_that_of_the_inner_world_moved_by_the_shift() -> None:
     shifted = ShiftedLatents(WORLD, SHIFT)
     for seed in range(5):
         np.testing.assert_allclose(
@@ -113,11 +122,11 @@ def test_every_instance_is_that_of_the_inner_world_moved_by_the_shift():
         )
 
 
-def shift_of(perturbation, seed=1):
+def shift_of(perturbation: Shift, seed: int = 1) -> np.ndarray:
     return np.asarray(perturbation.apply(jr.key(seed), WORLD).shift)
 
 
-def test_a_shift_by_coordinate_moves_each_coordinate_and_a_shift_by_norm_the_whole_vector():
+def test_a_shift_by_coordinate_moves_each_coordinate_and_a_shift_by_norm_the_whole_vector() -> None:
     np.testing.assert_array_equal(shift_of(Shift(2.0, "coordinate")), np.full(DIM, 2.0))
     for norm in (1.0, 2.0, 4.0):
         np.testing.assert_allclose(np.linalg.norm(shift_of(Shift(norm))), norm, rtol=1e-6)
@@ -126,14 +135,14 @@ def test_a_shift_by_coordinate_moves_each_coordinate_and_a_shift_by_norm_the_who
         Shift(2.0, "length")
 
 
-def test_directions_of_a_shift_by_norm_have_no_preferred_side():
+def test_directions_of_a_shift_by_norm_have_no_preferred_side() -> None:
     shifts = np.stack([shift_of(Shift(1.0), seed) for seed in range(100)])
     # Each coordinate of a random unit vector has mean 0 and variance 1 / n.
     limit = stats.norm.isf(RARE / DIM) * np.sqrt(1 / DIM / len(shifts))
     assert np.abs(shifts.mean(axis=0)).max() < limit
 
 
-def test_the_oracle_of_a_shifted_world_inverts_the_emission_and_keeps_the_training_population():
+def test_the_oracle_of_a_shifted_world_inverts_the_emission_and_keeps_the_training_population() -> None:
     shifted = ShiftedLatents(OtherNoise("gaussian", 0.0).apply(jr.key(0), WORLD), SHIFT)
     z = shifted.sample_instance(jr.key(3))
     oracle = shifted.oracle()
@@ -142,26 +151,26 @@ def test_the_oracle_of_a_shifted_world_inverts_the_emission_and_keeps_the_traini
     np.testing.assert_array_equal(oracle.noise.population_mean, np.zeros(DIM))
 
 
-def test_a_shift_that_does_not_fit_the_instances_is_refused():
+def test_a_shift_that_does_not_fit_the_instances_is_refused() -> None:
     class Paired(AbstractEnvironment):
         """A world whose instance is more than a latent vector."""
 
-        def sample_instance(self, key):
+        def sample_instance(self, key: PRNGKeyArray) -> Any:
             return WORLD.sample_instance(key), jnp.asarray(1.0)
 
-        def emit(self, key, instance):
+        def emit(self, key: PRNGKeyArray, instance: Any) -> Array:
             return WORLD.emit(key, instance[0])
 
-        def mean_rewards(self, instance):
+        def mean_rewards(self, instance: Any) -> Array:
             return WORLD.mean_rewards(instance[0])
 
-        def sample_rewards(self, key, instance):
+        def sample_rewards(self, key: PRNGKeyArray, instance: Any) -> Array:
             return WORLD.sample_rewards(key, instance[0])
 
-        def latent_state(self, instance):
+        def latent_state(self, instance: Any) -> Array:
             return instance[0]
 
-        def oracle(self):
+        def oracle(self) -> LatentModel:
             return WORLD.oracle()
 
     with pytest.raises(WorldError, match=r"shape \(2,\)"):
@@ -173,7 +182,7 @@ def test_a_shift_that_does_not_fit_the_instances_is_refused():
 # Noisy contexts
 
 
-def test_context_noise_is_gaussian_with_the_given_standard_deviation():
+def test_context_noise_is_gaussian_with_the_given_standard_deviation() -> None:
     z = WORLD.sample_instance(jr.key(1))
     keys = jr.split(jr.key(2), DRAWS)
     clean, noisy, noisier = (np.asarray(emit_many(NoisyContexts(WORLD, std), keys, z)) for std in (0.0, 0.25, 1.0))
@@ -184,14 +193,14 @@ def test_context_noise_is_gaussian_with_the_given_standard_deviation():
     assert np.abs(correlation).max() < stats.norm.isf(RARE / correlation.size) / np.sqrt(DRAWS)
 
 
-def test_contexts_without_added_noise_are_distributed_as_inside():
+def test_contexts_without_added_noise_are_distributed_as_inside() -> None:
     z = WORLD.sample_instance(jr.key(1))
     inner = np.asarray(emit_many(WORLD, jr.split(jr.key(2), DRAWS), z))
     outer = np.asarray(emit_many(NoisyContexts(WORLD, 0.0), jr.split(jr.key(3), DRAWS), z))
     assert min(stats.ks_2samp(inner[:, i], outer[:, i]).pvalue for i in range(COLUMNS)) > RARE
 
 
-def test_the_oracle_inverts_the_emission_on_the_noisy_context():
+def test_the_oracle_inverts_the_emission_on_the_noisy_context() -> None:
     noisy = NoisyContexts(WORLD, 1.0)
     z = noisy.sample_instance(jr.key(1))
     context = noisy.emit(jr.key(2), z)
@@ -206,19 +215,19 @@ def test_the_oracle_inverts_the_emission_on_the_noisy_context():
 # Dropped columns
 
 
-def test_only_the_kept_columns_are_seen_in_their_order():
+def test_only_the_kept_columns_are_seen_in_their_order() -> None:
     z = WORLD.sample_instance(jr.key(1))
     whole = np.asarray(WORLD.emit(jr.key(2), z))
     np.testing.assert_array_equal(DroppedContexts(WORLD, [3, 1]).emit(jr.key(2), z), whole[[3, 1]])
 
 
-def test_there_is_no_oracle_for_part_of_the_context():
+def test_there_is_no_oracle_for_part_of_the_context() -> None:
     with pytest.raises(WorldError, match="only 2 columns are seen"):
         DroppedContexts(WORLD, [3, 1]).oracle()
 
 
 @pytest.mark.parametrize("kept", [[], [0, 0], [-1], [COLUMNS], [0.5], [[0, 1]]], ids=str)
-def test_columns_that_are_not_there_can_not_be_kept(kept):
+def test_columns_that_are_not_there_can_not_be_kept(kept: Any) -> None:
     with pytest.raises(WorldError, match="kept must list"):
         DroppedContexts(WORLD, kept)
 
@@ -227,7 +236,7 @@ def test_columns_that_are_not_there_can_not_be_kept(kept):
 
 
 @pytest.mark.parametrize(("name", "scale"), [("gaussian", 0.3), ("laplace", 0.7), ("uniform", 2.0)])
-def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance(name, scale):
+def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance(name: str, scale: float) -> None:
     other = OtherNoise(name, scale).apply(jr.key(0), WORLD)
     z = other.sample_instance(jr.key(1))
     np.testing.assert_array_equal(z, WORLD.sample_instance(jr.key(1)))
@@ -241,7 +250,7 @@ def test_another_latent_noise_changes_contexts_and_the_oracle_knows_its_variance
     np.testing.assert_allclose(oracle.noise.encoding_covariance, variance * np.eye(DIM), rtol=1e-6)
 
 
-def test_only_a_synthetic_world_can_have_another_latent_noise():
+def test_only_a_synthetic_world_can_have_another_latent_noise() -> None:
     with pytest.raises(WorldError, match="got AdcbWorld"):
         OtherNoise("laplace").apply(jr.key(0), Adcb().draw())
 
@@ -249,13 +258,13 @@ def test_only_a_synthetic_world_can_have_another_latent_noise():
 # Perturbations as values
 
 
-def test_perturbations_of_one_world_are_drawn_independently_and_the_first_as_if_alone():
+def test_perturbations_of_one_world_are_drawn_independently_and_the_first_as_if_alone() -> None:
     twice = perturb(jr.key(1), WORLD, (Shift(1.0), Shift(1.0)))
     np.testing.assert_array_equal(twice.environment.shift, shift_of(Shift(1.0)))
     assert np.abs(np.asarray(twice.shift) - shift_of(Shift(1.0))).max() > 1e-3
 
 
-def test_columns_keep_their_names_and_dropped_ones_lose_them():
+def test_columns_keep_their_names_and_dropped_ones_lose_them() -> None:
     world = Adcb(context="biomarkers").draw()
     kept = perturb(jr.key(0), world, (ContextNoise(0.1), KeptColumns((3, 0))))
     assert kept.environment.column_names == ("tau", "ptau", "fdg", "av45")
@@ -263,7 +272,7 @@ def test_columns_keep_their_names_and_dropped_ones_lose_them():
     assert KeptColumns((0,)).apply(jr.key(0), WORLD).column_names is None
 
 
-def test_confounded_logging_goes_by_standard_units_whatever_wraps_the_world():
+def test_confounded_logging_goes_by_standard_units_whatever_wraps_the_world() -> None:
     world = Adcb(context="biomarkers").draw()
     scaled = ScaledContexts(world, jnp.asarray([100.0, 10.0, 1.0, 0.5]), jnp.asarray([300.0, 30.0, 0.2, 1.0]))
     patient = world.sample_instance(jr.key(1))

@@ -1,14 +1,22 @@
 """The roster: every policy of it through one conformance suite, and what it takes to build them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
+from ilb.environments import SyntheticWorld
 from ilb.errors import DecisionError
+from ilb.logs import Logs
 from ilb.models.baselines import Ingredients
+from ilb.models.latent import LatentModel
+from ilb.models.recurrent import RecurrentRegression
 from ilb.offline import baselines
 from ilb.offline.baselines import LogFits, fit_context_regression, prepare_ingredients
 from ilb.offline.fit import complete_model
+from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import ROSTER, build_policies, build_policy
 from ilb.simulation import simulate
 from policy_conformance import PolicyConformance
@@ -16,24 +24,26 @@ from policy_conformance import PolicyConformance
 
 class TestPoliciesOfTheRoster(PolicyConformance):
     @pytest.fixture(params=list(ROSTER))
-    def name(self, request):
+    def name(self, request: pytest.FixtureRequest) -> str:
         return request.param
 
     @pytest.fixture
-    def policy(self, name, roster):
+    def policy(self, name: str, roster: dict[str, AbstractPolicy]) -> AbstractPolicy:
         return roster[name]
 
     @pytest.fixture
-    def refitted(self, name, refitted_roster):
+    def refitted(self, name: str, refitted_roster: dict[str, AbstractPolicy]) -> AbstractPolicy:
         return refitted_roster[name]
 
     @pytest.fixture
-    def least_share(self, name):
+    def least_share(self, name: str) -> float:
         return 0.15 if name == "Uniform" else 0.3
 
 
 @pytest.fixture(scope="module")
-def refitted_roster(small_world, small_logs, small_network):
+def refitted_roster(
+    small_world: SyntheticWorld, small_logs: Logs, small_network: RecurrentRegression
+) -> dict[str, AbstractPolicy]:
     """Every policy, built from the same logs in another order."""
     other_logs = small_logs.select(np.arange(79, -1, -1))
     refitted = complete_model(small_world.oracle().encoder, other_logs)
@@ -41,7 +51,7 @@ def refitted_roster(small_world, small_logs, small_network):
     return build_policies(prepare_ingredients(refitted, other_logs, horizon=300, states=6, seed=1, recurrent=network))
 
 
-def test_uniform_play_is_as_good_as_chance(roster, small_world):
+def test_uniform_play_is_as_good_as_chance(roster: dict[str, AbstractPolicy], small_world: SyntheticWorld) -> None:
     share = simulate(jax.random.key(3), small_world, roster["Uniform"], 64, 150).optimal_share(100)
     assert share.value == pytest.approx(0.2, abs=4 * share.standard_error)
 
@@ -49,7 +59,7 @@ def test_uniform_play_is_as_good_as_chance(roster, small_world):
 # Building
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(ingredients):
+def test_an_unknown_name_is_answered_with_the_known_ones(ingredients: Ingredients) -> None:
     with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
         build_policies(ingredients, ["CPG", "UCB1"])
 
@@ -65,8 +75,8 @@ NEEDS = {
 
 
 def test_what_is_missing_is_named_by_the_policies_that_need_it_and_keeps_no_other_from_being_built(
-    small_model, small_logs, small_network
-):
+    small_model: LatentModel, small_logs: Logs, small_network: RecurrentRegression
+) -> None:
     whole = {
         "model": small_model,
         "log_fits": LogFits(lambda: small_logs, states=3),
@@ -83,17 +93,19 @@ def test_what_is_missing_is_named_by_the_policies_that_need_it_and_keeps_no_othe
             assert str(refused.value).startswith(f"the policy {name!r} needs {what}. ")
 
 
-def test_a_policy_without_anything_is_told_where_the_variance_of_rewards_comes_from():
+def test_a_policy_without_anything_is_told_where_the_variance_of_rewards_comes_from() -> None:
     with pytest.raises(DecisionError, match=r"the policy 'MAB' needs the variance of rewards. Give reward_variance="):
         build_policy(Ingredients(actions=3), "MAB")
     assert build_policy(Ingredients(actions=3, reward_variance=0.25), "MAB").belief.actions == 3
 
 
-def test_only_what_a_policy_asks_for_is_fitted_and_that_once(small_model, small_logs, monkeypatch):
+def test_only_what_a_policy_asks_for_is_fitted_and_that_once(
+    small_model: LatentModel, small_logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted = []
 
-    def noted(fit):
-        def fit_and_note(*arguments):
+    def noted(fit: Callable[..., Any]) -> Callable[..., Any]:
+        def fit_and_note(*arguments: Any) -> Any:
             fitted.append(fit.__name__)
             return fit(*arguments)
 
@@ -110,7 +122,9 @@ def test_only_what_a_policy_asks_for_is_fitted_and_that_once(small_model, small_
     assert sorted(fitted) == ["fit_context_regression", "fit_states_on_encodings", "fit_states_on_rewards"]
 
 
-def test_the_variance_of_rewards_is_the_given_one_or_that_of_the_model_or_that_of_the_logs(small_model, small_logs):
+def test_the_variance_of_rewards_is_the_given_one_or_that_of_the_model_or_that_of_the_logs(
+    small_model: LatentModel, small_logs: Logs
+) -> None:
     """What the model knows was measured in the logs, so it is the same without a model."""
     measured, without_model, told = (
         prepare_ingredients(model, small_logs, reward_variance=variance)

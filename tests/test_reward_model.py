@@ -1,7 +1,7 @@
 """Least squares for each action on mean encodings (thm:reward): coefficients, their errors, variances, rare actions."""
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.random as jr
 import numpy as np
@@ -13,7 +13,13 @@ from ilb.errors import FitError, RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.rewards.linear import _prior, fit_linear_reward
-from ilb.offline.rewards.recipe import Cells, measure_leftover_variance, measure_reward_variance, reward_cells
+from ilb.offline.rewards.recipe import (
+    Cells,
+    RewardFit,
+    measure_leftover_variance,
+    measure_reward_variance,
+    reward_cells,
+)
 
 
 class Case(NamedTuple):
@@ -23,34 +29,36 @@ class Case(NamedTuple):
     coefficients: np.ndarray
 
     @property
-    def values(self):
+    def values(self) -> np.ndarray:
         return self.z @ self.coefficients[:, :-1].T + self.coefficients[:, -1]
 
 
-def draw_case(rng, instances=60, dim=2, actions=3):
+def draw_case(rng: np.random.Generator, instances: int = 60, dim: int = 2, actions: int = 3) -> Case:
     return Case(rng.normal(size=(instances, dim)), rng.normal(size=(actions, dim + 1)))
 
 
-def play(rng, case, action, reward_std=0.5, effect_std=0.0):
+def play(
+    rng: np.random.Generator, case: Case, action: np.ndarray, reward_std: Any = 0.5, effect_std: float = 0.0
+) -> np.ndarray:
     """Rewards of the logged actions [I, T]; `reward_std` may differ between actions."""
     effects = effect_std * rng.normal(size=case.values.shape)
     mean = np.take_along_axis(case.values + effects, action, axis=1)
     return mean + np.broadcast_to(reward_std, len(case.coefficients))[action] * rng.normal(size=action.shape)
 
 
-def logged(action, reward, actions):
+def logged(action: np.ndarray, reward: np.ndarray, actions: int) -> Logs:
     return Logs.from_arrays(np.zeros((*action.shape, 1)), action, reward, actions=actions)
 
 
-def cells_of(action, reward, actions):
+def cells_of(action: np.ndarray, reward: np.ndarray, actions: int) -> Cells:
     return reward_cells(logged(action, reward, actions))
 
 
-def coefficients_of(fitted):
+def coefficients_of(fitted: RewardFit) -> np.ndarray:
     return np.concatenate([np.asarray(fitted.reward.theta), np.asarray(fitted.reward.intercept)[:, None]], axis=1)
 
 
-def predictions(fitted, encodings):
+def predictions(fitted: RewardFit, encodings: np.ndarray) -> np.ndarray:
     coefficients = coefficients_of(fitted).astype(np.float64)
     return encodings @ coefficients[:, :-1].T + coefficients[:, -1]
 
@@ -58,7 +66,7 @@ def predictions(fitted, encodings):
 # Cells
 
 
-def test_cells_are_the_sums_over_a_plain_loop():
+def test_cells_are_the_sums_over_a_plain_loop() -> None:
     rng = np.random.default_rng(0)
     action, reward = rng.integers(0, 3, (6, 10)), rng.normal(size=(6, 10))
     cells = cells_of(action, reward, 4)
@@ -73,7 +81,7 @@ def test_cells_are_the_sums_over_a_plain_loop():
     np.testing.assert_allclose(found, [expected[cell] for cell in sorted(expected)], atol=1e-12)
 
 
-def test_rows_without_reward_or_action_are_ignored():
+def test_rows_without_reward_or_action_are_ignored() -> None:
     rng = np.random.default_rng(1)
     action, reward = rng.integers(0, 3, (20, 10)), rng.normal(size=(20, 10))
     instance = np.repeat(np.arange(20), 10)
@@ -89,13 +97,13 @@ def test_rows_without_reward_or_action_are_ignored():
         np.testing.assert_array_equal(one, other)
 
 
-def test_rewarded_rows_have_both_an_action_and_a_reward():
+def test_rewarded_rows_have_both_an_action_and_a_reward() -> None:
     logs = Logs.from_arrays(np.zeros((2, 2, 1)), [[0, -1], [1, 0]], [[1.0, 2.0], [np.nan, 0.0]])
     np.testing.assert_array_equal(logs.rewarded, [True, False, False, True])
     logs.require_any_reward()
 
 
-def test_logs_without_any_reward_are_refused_by_column():
+def test_logs_without_any_reward_are_refused_by_column() -> None:
     with pytest.raises(FitError, match=r"no row has both an action \(column 'action'\) and a reward"):
         cells_of(np.array([[0, -1]]), np.array([[np.nan, 1.0]]), 2)
 
@@ -104,7 +112,7 @@ def test_logs_without_any_reward_are_refused_by_column():
 
 
 @pytest.mark.parametrize("effect_std", [0.0, 1.0])
-def test_coefficients_are_those_of_least_squares_on_the_rows(effect_std):
+def test_coefficients_are_those_of_least_squares_on_the_rows(effect_std: float) -> None:
     rng = np.random.default_rng(2)
     case = draw_case(rng)
     action = rng.integers(0, 3, (60, 20))
@@ -118,7 +126,7 @@ def test_coefficients_are_those_of_least_squares_on_the_rows(effect_std):
         np.testing.assert_allclose(fitted.reward.intercept[a], reference.intercept_, atol=1e-5)
 
 
-def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchanged():
+def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchanged() -> None:
     rng = np.random.default_rng(3)
     case = draw_case(rng)
     action = rng.integers(0, 3, (60, 20))
@@ -132,14 +140,14 @@ def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchange
     np.testing.assert_allclose(first.reward_variance, second.reward_variance, rtol=1e-10)
     np.testing.assert_allclose(first.leftover_variance, second.leftover_variance, rtol=1e-6)
 
-    def prediction_variances(fitted, encodings):
+    def prediction_variances(fitted: RewardFit, encodings: np.ndarray) -> np.ndarray:
         rows = np.concatenate([encodings, np.ones((60, 1))], axis=1)
         return np.einsum("ti,aij,tj->ta", rows, np.asarray(fitted.reward.coefficient_covariance, float), rows)
 
     np.testing.assert_allclose(prediction_variances(first, case.z), prediction_variances(second, moved), rtol=1e-2)
 
 
-def test_encodings_far_from_zero_do_not_spoil_the_fit():
+def test_encodings_far_from_zero_do_not_spoil_the_fit() -> None:
     """An unscaled column such as a year or a pressure: its mean is many thousand standard deviations."""
     rng = np.random.default_rng(4)
     case = draw_case(rng)
@@ -151,7 +159,7 @@ def test_encodings_far_from_zero_do_not_spoil_the_fit():
     np.testing.assert_allclose(near.reward.standard_errors[:, :2], far.reward.standard_errors[:, :2], rtol=0.01)
 
 
-def test_an_affine_change_of_encodings_leaves_the_shrinkage_of_rare_actions_unchanged():
+def test_an_affine_change_of_encodings_leaves_the_shrinkage_of_rare_actions_unchanged() -> None:
     rng = np.random.default_rng(5)
     case = draw_case(rng, actions=6)
     action = rng.integers(0, 5, (60, 20))
@@ -169,7 +177,14 @@ def test_an_affine_change_of_encodings_leaves_the_shrinkage_of_rare_actions_unch
 # Standard errors
 
 
-def replications(rng, number, reward_std=0.5, effect_std=0.0, encoding_std=0.0, once=False):
+def replications(
+    rng: np.random.Generator,
+    number: int,
+    reward_std: Any = 0.5,
+    effect_std: float = 0.0,
+    encoding_std: float = 0.0,
+    once: bool = False,
+) -> tuple[np.ndarray, np.ndarray, Case]:
     """Estimates and standard errors [number, K, n + 1] for one design, with new noise each time."""
     instances, length, actions = 60, 12, 3
     case = draw_case(rng, instances, 2, actions)
@@ -199,7 +214,7 @@ def replications(rng, number, reward_std=0.5, effect_std=0.0, encoding_std=0.0, 
     ],
     ids=["plain", "by action", "effects", "noisy encodings", "each action once"],
 )
-def test_standard_errors_are_the_standard_deviations_over_replications(noise):
+def test_standard_errors_are_the_standard_deviations_over_replications(noise: dict[str, Any]) -> None:
     estimates, errors, _ = replications(np.random.default_rng(6), 200, **noise)
     ratio = np.sqrt(np.mean(errors**2, axis=0)) / estimates.std(axis=0, ddof=1)
     # An empirical standard deviation of 200 draws is off by 5 %; the nine ratios are averaged, and each is bounded.
@@ -207,13 +222,13 @@ def test_standard_errors_are_the_standard_deviations_over_replications(noise):
     assert abs(np.log(ratio).mean()) < 0.08
 
 
-def test_coefficients_have_no_bias_when_encodings_are_exact():
+def test_coefficients_have_no_bias_when_encodings_are_exact() -> None:
     estimates, errors, case = replications(np.random.default_rng(7), 100, effect_std=0.5)
     z_scores = (estimates - case.coefficients).mean(axis=0) / (errors.mean(axis=0) / np.sqrt(100))
     assert np.all(np.abs(z_scores) < 4)  # nine standard normals
 
 
-def test_confounded_logging_leaves_the_coefficients_unbiased():
+def test_confounded_logging_leaves_the_coefficients_unbiased() -> None:
     """thm:reward: given z the action does not matter, whatever it depended on."""
     scores, naive = [], []
     for seed in range(12):
@@ -239,7 +254,7 @@ def test_confounded_logging_leaves_the_coefficients_unbiased():
 # Variances
 
 
-def test_reward_variances_are_recovered_for_each_action_whatever_the_model_misses():
+def test_reward_variances_are_recovered_for_each_action_whatever_the_model_misses() -> None:
     rng = np.random.default_rng(8)
     case, stds = draw_case(rng, instances=200), np.array([0.2, 0.5, 1.0])
     action = rng.integers(0, 3, (200, 30))
@@ -250,7 +265,7 @@ def test_reward_variances_are_recovered_for_each_action_whatever_the_model_misse
     assert np.all(np.abs(fitted.reward_variance - stds**2) < bound)
 
 
-def test_reward_variance_does_not_count_what_the_model_explains_when_no_action_is_repeated():
+def test_reward_variance_does_not_count_what_the_model_explains_when_no_action_is_repeated() -> None:
     rng = np.random.default_rng(9)
     case = draw_case(rng, instances=500)
     action = np.argsort(rng.random((500, 3)), axis=1)
@@ -261,7 +276,7 @@ def test_reward_variance_does_not_count_what_the_model_explains_when_no_action_i
 
 
 @pytest.mark.parametrize("effect_variance", [0.0, 0.3])
-def test_leftover_variance_is_the_planted_one(effect_variance):
+def test_leftover_variance_is_the_planted_one(effect_variance: float) -> None:
     rng = np.random.default_rng(10)
     case = draw_case(rng, instances=300)
     action = rng.choice(3, p=[0.6, 0.3, 0.1], size=(300, 20))
@@ -272,7 +287,7 @@ def test_leftover_variance_is_the_planted_one(effect_variance):
     assert abs(fitted.leftover_variance - effect_variance) < 4 * np.sqrt(np.sum(weight**2 * 2 * spread**2))
 
 
-def test_leftover_variance_makes_up_for_the_coefficients_that_were_fitted():
+def test_leftover_variance_makes_up_for_the_coefficients_that_were_fitted() -> None:
     """With 12 instances and 4 coefficients for each action a third of every residual's square is fitted away."""
     rng = np.random.default_rng(17)
     found, effect_variance, rows = [], 1.0, 5
@@ -286,7 +301,7 @@ def test_leftover_variance_makes_up_for_the_coefficients_that_were_fitted():
     assert abs(np.mean(found) - effect_variance) < bound < 0.1
 
 
-def test_leftover_variance_of_a_world_without_effects_is_small_on_average():
+def test_leftover_variance_of_a_world_without_effects_is_small_on_average() -> None:
     rng = np.random.default_rng(11)
     found = []
     for _ in range(50):
@@ -301,7 +316,7 @@ def test_leftover_variance_of_a_world_without_effects_is_small_on_average():
 
 
 @pytest.mark.parametrize("effect_variance", [0.0, 0.2])
-def test_noise_of_mean_encodings_is_not_taken_for_leftover_variance(effect_variance):
+def test_noise_of_mean_encodings_is_not_taken_for_leftover_variance(effect_variance: float) -> None:
     rng = np.random.default_rng(12)
     instances, length = 4000, 6
     theta = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, -0.8]])
@@ -320,7 +335,7 @@ def test_noise_of_mean_encodings_is_not_taken_for_leftover_variance(effect_varia
 # Rare actions
 
 
-def rare_case(rng, rows, actions=9):
+def rare_case(rng: np.random.Generator, rows: int, actions: int = 9) -> tuple[Case, Cells]:
     """Many coefficients around a common mean; the last action is seen in `rows` instances only, once in each."""
     z = rng.normal(size=(80, 2))
     case = Case(z, np.array([1.0, -1.0, 2.0]) + 0.5 * rng.normal(size=(actions, 3)))
@@ -329,13 +344,13 @@ def rare_case(rng, rows, actions=9):
     return case, cells_of(action, play(rng, case, action), actions)
 
 
-def fit_quietly(*args):
+def fit_quietly(*args: Any) -> RewardFit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RareActionWarning)
         return fit_linear_reward(*args)
 
 
-def test_a_rare_action_is_named_with_its_rows():
+def test_a_rare_action_is_named_with_its_rows() -> None:
     case, cells = rare_case(np.random.default_rng(13), rows=4)
     with pytest.warns(
         RareActionWarning,
@@ -344,7 +359,7 @@ def test_a_rare_action_is_named_with_its_rows():
         fit_linear_reward(case.z, cells, [*"abcdefgh", "surgery"])
 
 
-def test_a_rare_action_does_not_touch_the_others():
+def test_a_rare_action_does_not_touch_the_others() -> None:
     rng = np.random.default_rng(14)
     case, cells = rare_case(rng, rows=4)
     common = type(cells)(*(part[cells.action < 8] for part in cells))
@@ -356,7 +371,7 @@ def test_a_rare_action_does_not_touch_the_others():
     )  # pooled variances are shared
 
 
-def test_a_rare_action_is_shrunk_to_the_others_and_closer_to_the_truth_for_it():
+def test_a_rare_action_is_shrunk_to_the_others_and_closer_to_the_truth_for_it() -> None:
     rng = np.random.default_rng(15)
     shrunk_error, own_error = [], []
     for _ in range(40):
@@ -373,7 +388,7 @@ def test_a_rare_action_is_shrunk_to_the_others_and_closer_to_the_truth_for_it():
     assert np.mean(shrunk_error) < 0.5 * np.mean(own_error)
 
 
-def test_standard_errors_of_a_rare_action_are_calibrated():
+def test_standard_errors_of_a_rare_action_are_calibrated() -> None:
     rng = np.random.default_rng(16)
     z_scores = []
     for _ in range(60):
@@ -386,7 +401,7 @@ def test_standard_errors_of_a_rare_action_are_calibrated():
     assert 1 - 4 * 0.105 < np.mean(z_scores) < 1.25 + 4 * 0.105
 
 
-def test_an_action_without_any_reward_is_the_average_of_the_others():
+def test_an_action_without_any_reward_is_the_average_of_the_others() -> None:
     case, cells = rare_case(np.random.default_rng(17), rows=0)
     with pytest.warns(RareActionWarning, match=r"8 \(0 rows of 0 instances\)"):
         fitted = fit_linear_reward(case.z, cells, range(9))
@@ -398,7 +413,7 @@ def test_an_action_without_any_reward_is_the_average_of_the_others():
     assert np.isfinite(fitted.reward_variance[8])
 
 
-def test_an_action_seen_often_but_in_one_instance_stays_uncertain():
+def test_an_action_seen_often_but_in_one_instance_stays_uncertain() -> None:
     """Effects of instance x action do not average out over rows of one instance."""
     rng = np.random.default_rng(18)
     misses, claimed = [], []
@@ -416,7 +431,7 @@ def test_an_action_seen_often_but_in_one_instance_stays_uncertain():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8])
-def test_everything_is_finite_when_all_actions_are_rare(rows):
+def test_everything_is_finite_when_all_actions_are_rare(rows: int) -> None:
     rng = np.random.default_rng(19)
     case = draw_case(rng, instances=rows)
     action = rng.integers(0, 3, (rows, 2))
@@ -430,7 +445,7 @@ def test_everything_is_finite_when_all_actions_are_rare(rows):
     np.testing.assert_allclose(predictions(fitted, case.z), 5.0, atol=1.5)
 
 
-def test_constant_rewards_are_fitted_without_complaint():
+def test_constant_rewards_are_fitted_without_complaint() -> None:
     rng = np.random.default_rng(20)
     action = rng.integers(0, 2, (30, 10))
     z = rng.normal(size=(30, 2))
@@ -439,7 +454,7 @@ def test_constant_rewards_are_fitted_without_complaint():
     assert np.all(np.isfinite(fitted.reward.standard_errors))
 
 
-def test_a_constant_encoding_is_harmless():
+def test_a_constant_encoding_is_harmless() -> None:
     """A column without variance leaves its coefficient open; predictions are those without it."""
     rng = np.random.default_rng(21)
     case = draw_case(rng)
@@ -454,12 +469,12 @@ def test_a_constant_encoding_is_harmless():
 # By hand
 
 
-def cells_by_hand(rows, mean, deviation, action=None):
+def cells_by_hand(rows: Any, mean: Any, deviation: Any, action: np.ndarray = None) -> Any:
     action = np.zeros(len(rows), int) if action is None else np.array(action)
     return Cells(np.arange(len(rows)), action, np.array(rows), np.array(mean), np.array(deviation))
 
 
-def test_the_variance_of_an_action_is_shrunk_to_the_pooled_one_by_ten_rows():
+def test_the_variance_of_an_action_is_shrunk_to_the_pooled_one_by_ten_rows() -> None:
     cells = cells_by_hand([3, 2, 5], [0.0] * 3, [4.0, 1.0, 20.0], action=[0, 0, 1])
     groups = [np.array([0, 1]), np.array([2]), np.array([], int)]
     pooled = 25.0 / 7  # 2 + 1 + 4 degrees of freedom
@@ -467,7 +482,7 @@ def test_the_variance_of_an_action_is_shrunk_to_the_pooled_one_by_ten_rows():
     np.testing.assert_allclose(measure_reward_variance(cells, groups, unexplained=99.0), expected)
 
 
-def test_without_repeated_actions_noise_is_what_the_model_leaves_unexplained():
+def test_without_repeated_actions_noise_is_what_the_model_leaves_unexplained() -> None:
     cells = cells_by_hand([1, 1], [0.0, 1.0], [0.0, 0.0])
     np.testing.assert_allclose(measure_reward_variance(cells, [np.arange(2)], unexplained=0.7), [0.7])
     np.testing.assert_allclose(measure_reward_variance(cells, [np.arange(2)], unexplained=0.0), [1e-12])
@@ -475,7 +490,7 @@ def test_without_repeated_actions_noise_is_what_the_model_leaves_unexplained():
     np.testing.assert_allclose(measure_reward_variance(once, [np.arange(2)], unexplained=0.7), [0.5])
 
 
-def test_leftover_variance_is_the_weighted_excess_of_squared_residuals():
+def test_leftover_variance_is_the_weighted_excess_of_squared_residuals() -> None:
     cells = cells_by_hand([2, 4, 1], [0.0] * 3, [0.0] * 3, action=[0, 1, 1])
     residual, variance, blur = np.array([1.0, -2.0, 0.5]), np.array([0.6, 0.8]), np.array([0.1, 0.0, 0.2])
     expected = np.array([0.6 / 2 + 0.1, 0.8 / 4, 0.8 + 0.2])
@@ -486,7 +501,7 @@ def test_leftover_variance_is_the_weighted_excess_of_squared_residuals():
     assert measure_leftover_variance(cells, 0.1 * residual, variance, blur, 0) == 0
 
 
-def test_the_prior_of_rare_actions_is_the_spread_of_the_others():
+def test_the_prior_of_rare_actions_is_the_spread_of_the_others() -> None:
     cells = cells_by_hand([1, 3], [0.0, 4.0], [0.0, 0.0])
     coefficients = np.array([[1.0, 2.0, 5.0], [3.0, 2.0, 9.0]])
     mean, covariance = _prior(coefficients, cells)
@@ -496,7 +511,7 @@ def test_the_prior_of_rare_actions_is_the_spread_of_the_others():
 
 
 @pytest.mark.parametrize("known", [0, 1])
-def test_without_two_actions_to_compare_the_prior_is_the_mean_reward_and_its_spread(known):
+def test_without_two_actions_to_compare_the_prior_is_the_mean_reward_and_its_spread(known: Any) -> None:
     cells = cells_by_hand([1, 3], [0.0, 4.0], [0.0, 0.0])
     mean, covariance = _prior(np.ones((known, 3)), cells)
     np.testing.assert_allclose(mean, [0.0, 0.0, 3.0])
@@ -508,7 +523,9 @@ def test_without_two_actions_to_compare_the_prior_is_the_mean_reward_and_its_spr
 @pytest.mark.parametrize(
     ("rows", "instances", "rare"), [(15, 6, False), (14, 6, True), (20, 5, True), (15, 7, False), (16, 6, False)]
 )
-def test_an_action_is_rare_below_five_rows_a_coefficient_or_two_instances_a_coefficient(rows, instances, rare):
+def test_an_action_is_rare_below_five_rows_a_coefficient_or_two_instances_a_coefficient(
+    rows: Any, instances: int, rare: Any
+) -> None:
     """With two latent dimensions there are three coefficients, so 15 rows of 6 instances are just enough."""
     rng = np.random.default_rng(21)
     case = draw_case(rng, instances=40, actions=3)
@@ -523,7 +540,7 @@ def test_an_action_is_rare_below_five_rows_a_coefficient_or_two_instances_a_coef
 
 
 @pytest.mark.parametrize(("rare", "more"), [(5, ""), (6, " and 1 more"), (8, " and 3 more")])
-def test_no_more_than_five_rare_actions_are_listed(rare, more):
+def test_no_more_than_five_rare_actions_are_listed(rare: Any, more: Any) -> None:
     rng = np.random.default_rng(22)
     case = draw_case(rng, instances=40, actions=10)
     often = [(i, a, 4) for i in range(40) for a in (0, 1)]

@@ -12,7 +12,7 @@ from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.rewards.mlp import MLPRewardRecipe
-from ilb.offline.rewards.recipe import RewardTask, reward_cells
+from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardTask, reward_cells
 from ilb.offline.training import Adam, Schedule
 
 INSTANCES, LENGTH, ACTIONS = 300, 12, 3
@@ -27,14 +27,14 @@ SMALL = {
 
 
 @pytest.fixture(params=REWARD_RECIPES, scope="module")
-def recipe(request):
+def recipe(request: pytest.FixtureRequest) -> RewardRecipe:
     whole = REWARD_RECIPES[request.param]()
     small = SMALL.get(request.param, whole)
     assert type(small) is type(whole)
     return small
 
 
-def task_of(seed, scale=1.0, without=None):
+def task_of(seed: int, scale: float = 1.0, without: int | None = None) -> RewardTask:
     """Exact latent states as mean encodings, and linear rewards times `scale` plus noise."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(INSTANCES, 2))
@@ -45,7 +45,7 @@ def task_of(seed, scale=1.0, without=None):
     return RewardTask(z, cells, "abc", 1e-9 * np.eye(2), np.full(INSTANCES, LENGTH))
 
 
-def values(fitted, z):
+def values(fitted: RewardFit, z: np.ndarray) -> np.ndarray:
     return np.asarray(jax.vmap(fitted.reward)(jnp.asarray(z, jnp.float32)))
 
 
@@ -53,18 +53,18 @@ NEW = np.random.default_rng(9).normal(size=(500, 2))
 
 
 @pytest.fixture(scope="module")
-def fits(recipe):
+def fits(recipe: RewardRecipe) -> list[RewardFit]:
     """Two tasks, of which the second is in other units, learned together."""
     return recipe.train(jr.split(jr.key(0)), [task_of(0), task_of(1, scale=100.0)])
 
 
-def test_it_recovers_expected_rewards_in_any_units(fits):
+def test_it_recovers_expected_rewards_in_any_units(fits: list[RewardFit]) -> None:
     for fitted, scale in zip(fits, (1.0, 100.0), strict=True):
         error = values(fitted, NEW) / scale - NEW @ THETA.T
         assert np.mean(error**2) < 0.03 * np.mean((NEW @ THETA.T) ** 2)
 
 
-def test_it_measures_the_noise_of_rewards(fits):
+def test_it_measures_the_noise_of_rewards(fits: list[RewardFit]) -> None:
     # 1200 rewards of each action, one in each of 300 cells is spent on its mean.
     error = REWARD_STD**2 * np.sqrt(2 / 900)
     for fitted, scale in zip(fits, (1.0, 100.0), strict=True):
@@ -72,12 +72,12 @@ def test_it_measures_the_noise_of_rewards(fits):
         assert 0 <= fitted.leftover_variance / scale**2 < 0.1
 
 
-def test_tasks_learned_together_are_those_learned_alone(recipe, fits):
+def test_tasks_learned_together_are_those_learned_alone(recipe: RewardRecipe, fits: list[RewardFit]) -> None:
     alone = recipe.train(jr.split(jr.key(0))[:1], [task_of(0)])[0]
     np.testing.assert_allclose(values(alone, NEW), values(fits[0], NEW), rtol=1e-2, atol=1e-2)
 
 
-def test_an_action_without_any_reward_is_warned_of_and_gets_a_finite_one(recipe):
+def test_an_action_without_any_reward_is_warned_of_and_gets_a_finite_one(recipe: RewardRecipe) -> None:
     with pytest.warns(RareActionWarning, match="1 of 3 actions"):
         fitted = recipe.train(jr.split(jr.key(0))[:1], [task_of(0, without=1)])[0]
     assert np.all(np.isfinite(values(fitted, NEW)))

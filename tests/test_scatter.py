@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from jaxtyping import Array
 
 from ilb.networks import Affine
 from ilb.offline import encodings as encodings_module
@@ -20,11 +21,11 @@ S = np.array([[2.0, -0.6], [-0.6, 0.3]])
 MEAN = np.array([3.0, -1.0])
 
 
-def starts_of(lengths):
+def starts_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def draw_encodings(rng, lengths):
+def draw_encodings(rng: np.random.Generator, lengths: np.ndarray) -> np.ndarray:
     """Encodings z_i + noise with the planted covariances."""
     z = MEAN + rng.normal(size=(len(lengths), 2)) @ np.linalg.cholesky(S).T
     noise = rng.normal(size=(int(np.sum(lengths)), 2)) @ np.linalg.cholesky(W).T
@@ -34,7 +35,7 @@ def draw_encodings(rng, lengths):
 # Means
 
 
-def test_means_of_instances_equal_a_plain_loop():
+def test_means_of_instances_equal_a_plain_loop() -> None:
     rng = np.random.default_rng(0)
     lengths = np.array([1, 4, 2, 7])
     values = rng.normal(size=(14, 3)).astype(np.float32)
@@ -43,7 +44,7 @@ def test_means_of_instances_equal_a_plain_loop():
     np.testing.assert_allclose(instance_means(values, starts), expected, rtol=1e-12)
 
 
-def test_means_do_not_lose_digits_far_from_zero():
+def test_means_do_not_lose_digits_far_from_zero() -> None:
     values = np.full((100_000, 1), 1000.1, dtype=np.float32)
     np.testing.assert_allclose(instance_means(values, np.array([0, 100_000])), np.float32(1000.1), rtol=1e-12)
 
@@ -52,14 +53,14 @@ def test_means_do_not_lose_digits_far_from_zero():
 
 
 @pytest.mark.parametrize("longest", [2, 12, 60], ids=["short", "unequal", "long"])
-def test_scatter_recovers_what_was_planted_with_unequal_lengths(longest):
+def test_scatter_recovers_what_was_planted_with_unequal_lengths(longest: int) -> None:
     rng = np.random.default_rng(1)
     lengths = rng.integers(1, longest + 1, size=3000)
     found = measure_scatter(draw_encodings(rng, lengths), starts_of(lengths))
     freedom = lengths.sum() - len(lengths)
     between = S + W * np.mean(1 / lengths)
 
-    def deviation(covariance, number):  # of an entry of a sample covariance of normals
+    def deviation(covariance: np.ndarray, number: float) -> np.ndarray:  # of an entry of a sample covariance of normals
         return np.sqrt((np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2) / number)
 
     assert np.all(np.abs(found.encoding_covariance - W) < 4 * deviation(W, freedom))
@@ -68,7 +69,7 @@ def test_scatter_recovers_what_was_planted_with_unequal_lengths(longest):
     assert np.all(np.abs(found.population_mean - MEAN) < 4 * np.sqrt(np.diag(between) / 3000))
 
 
-def test_the_population_is_corrected_for_the_noise_of_short_histories():
+def test_the_population_is_corrected_for_the_noise_of_short_histories() -> None:
     """With two rows each the means scatter by S + W / 2, which is far outside the bounds above."""
     rng = np.random.default_rng(2)
     lengths = np.full(3000, 2)
@@ -78,7 +79,7 @@ def test_the_population_is_corrected_for_the_noise_of_short_histories():
     assert np.abs(found - S).max() < 0.3 * np.abs(naive - S).max()
 
 
-def test_scatter_follows_an_affine_change_of_basis():
+def test_scatter_follows_an_affine_change_of_basis() -> None:
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 9, size=200)
     encodings, matrix, shift = draw_encodings(rng, lengths), np.array([[1.0, 2.0], [-0.5, 0.3]]), np.array([5.0, -40.0])
@@ -90,7 +91,7 @@ def test_scatter_follows_an_affine_change_of_basis():
     np.testing.assert_allclose(second.population_mean, first.population_mean @ matrix + shift, rtol=1e-9)
 
 
-def test_clipping_follows_an_affine_change_of_basis():
+def test_clipping_follows_an_affine_change_of_basis() -> None:
     """All instances alike in one direction, so the estimate of their variance there is negative as often as not."""
     matrix = np.array([[1.0, 2.0], [-0.5, 0.3]])
     clipped = 0
@@ -106,7 +107,7 @@ def test_clipping_follows_an_affine_change_of_basis():
     assert clipped > 3
 
 
-def test_a_coordinate_in_large_units_does_not_drown_the_others():
+def test_a_coordinate_in_large_units_does_not_drown_the_others() -> None:
     """Contexts may come unscaled: a platelet count of 250,000 beside a temperature."""
     rng = np.random.default_rng(4)
     lengths = np.full(200, 5)
@@ -120,7 +121,7 @@ def test_a_coordinate_in_large_units_does_not_drown_the_others():
 
 
 @st.composite
-def small_histories(draw):
+def small_histories(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     lengths = draw(st.lists(st.integers(1, 4), min_size=2, max_size=6))
     dim = draw(st.integers(1, 3))
     numbers = st.floats(-1e3, 1e3, width=32)
@@ -129,7 +130,7 @@ def small_histories(draw):
 
 @settings(max_examples=200, deadline=None)
 @given(small_histories())
-def test_covariances_are_positive_semidefinite_whatever_comes(histories):
+def test_covariances_are_positive_semidefinite_whatever_comes(histories: tuple[np.ndarray, np.ndarray]) -> None:
     values, lengths = histories
     scatter = measure_scatter(values, starts_of(lengths))
     for covariance in (scatter.encoding_covariance, scatter.population_covariance):
@@ -140,7 +141,7 @@ def test_covariances_are_positive_semidefinite_whatever_comes(histories):
 
 
 @pytest.mark.parametrize("kind", ["constant", "one row each", "same within", "collinear"])
-def test_degenerate_encodings_have_a_scatter(kind):
+def test_degenerate_encodings_have_a_scatter(kind: str) -> None:
     rng = np.random.default_rng(5)
     lengths = np.ones(8, int) if kind == "one row each" else np.full(8, 3)
     values = rng.normal(size=(lengths.sum(), 2))
@@ -167,7 +168,7 @@ class CountingEncoder(eqx.Module):
     matrix: jnp.ndarray
     traces: list = eqx.field(static=True)
 
-    def __call__(self, context):
+    def __call__(self, context: Array) -> Array:
         self.traces.append(context.shape)
         hidden = context @ self.matrix
         return jnp.where(hidden > 0, hidden, 0.2 * hidden)
@@ -180,7 +181,7 @@ class Traces(list):
     __eq__ = object.__eq__
 
 
-def test_encoding_in_chunks_equals_a_plain_loop_around_the_chunk_size(monkeypatch):
+def test_encoding_in_chunks_equals_a_plain_loop_around_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encodings_module, "CHUNK", 8)
     rng = np.random.default_rng(6)
     matrix, contexts = rng.normal(size=(3, 2)), rng.normal(size=(33, 3)).astype(np.float32)
@@ -196,7 +197,7 @@ def test_encoding_in_chunks_equals_a_plain_loop_around_the_chunk_size(monkeypatc
     assert len(encoder.traces) == 4  # rows are padded to 1, 2, 4 or 8
 
 
-def test_encoding_no_contexts_gives_none():
+def test_encoding_no_contexts_gives_none() -> None:
     encoder = Affine(jnp.eye(3)[:, :2], jnp.zeros(2))
     assert encode_contexts(encoder, np.zeros((0, 3), np.float32)).shape == (0, 2)
 
@@ -204,12 +205,12 @@ def test_encoding_no_contexts_gives_none():
 # Whitening
 
 
-def whitened(contexts):
+def whitened(contexts: np.ndarray) -> np.ndarray:
     whitening = fit_whitening(contexts)
     return np.asarray(contexts.astype(np.float32) @ np.asarray(whitening.matrix) + np.asarray(whitening.shift))
 
 
-def test_whitened_rows_have_mean_zero_and_unit_covariance():
+def test_whitened_rows_have_mean_zero_and_unit_covariance() -> None:
     rng = np.random.default_rng(7)
     turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     contexts = rng.normal(size=(500, 4)) * [1.0, 0.3, 3.0, 5.0] @ turn + [0.0, 1.0, -50.0, 100.0]
@@ -218,12 +219,12 @@ def test_whitened_rows_have_mean_zero_and_unit_covariance():
     np.testing.assert_allclose(np.cov(rows, rowvar=False, bias=True), np.eye(4), atol=1e-3)
 
 
-def test_one_column_can_be_whitened():
+def test_one_column_can_be_whitened() -> None:
     rows = whitened(np.random.default_rng(8).normal(5.0, 2.0, size=(300, 1)).astype(np.float32))
     np.testing.assert_allclose((rows.mean(), rows.std()), (0.0, 1.0), atol=1e-4)
 
 
-def test_whitening_survives_constant_and_duplicated_columns():
+def test_whitening_survives_constant_and_duplicated_columns() -> None:
     rng = np.random.default_rng(9)
     free = rng.normal(size=(400, 2))
     contexts = np.stack([free[:, 0], np.full(400, 3.7), free[:, 1], free[:, 0], 2 * free[:, 1] + 1], axis=1)
@@ -234,7 +235,7 @@ def test_whitening_survives_constant_and_duplicated_columns():
     np.testing.assert_allclose(variances, [0.0, 0.0, 0.0, 1.0, 1.0], atol=1e-3)
 
 
-def test_a_direction_with_hardly_any_variance_is_not_blown_up():
+def test_a_direction_with_hardly_any_variance_is_not_blown_up() -> None:
     rng = np.random.default_rng(10)
     column = rng.normal(size=400)
     contexts = np.stack([column, column + 1e-2 * rng.normal(size=400)], axis=1)
@@ -244,7 +245,7 @@ def test_a_direction_with_hardly_any_variance_is_not_blown_up():
     np.testing.assert_allclose(variances, [5e-5 / 2e-3, 1.0], rtol=0.2)
 
 
-def test_whitening_does_not_depend_on_the_units_of_the_columns():
+def test_whitening_does_not_depend_on_the_units_of_the_columns() -> None:
     """Arrays come unscaled: a platelet count of 250,000 must not hide a temperature."""
     rng = np.random.default_rng(11)
     contexts = rng.normal(size=(400, 2)) * [1.0, 1e4]
@@ -252,7 +253,7 @@ def test_whitening_does_not_depend_on_the_units_of_the_columns():
     np.testing.assert_allclose(np.cov(rows, rowvar=False, bias=True), np.eye(2), atol=1e-3)
 
 
-def test_contexts_that_never_vary_are_whitened_to_nearly_nothing():
+def test_contexts_that_never_vary_are_whitened_to_nearly_nothing() -> None:
     rng = np.random.default_rng(12)
     for _ in range(30):
         constant = rng.normal(size=3) * 10 ** rng.uniform(-3, 5)

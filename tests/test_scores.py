@@ -1,6 +1,7 @@
 """Scores of a fit (Table tab:test), each against scikit-learn, a plain loop, or a case where the answer is known."""
 
 import time
+from collections.abc import Callable
 
 import jax.random as jr
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
-from ilb.environments import UniformLogging, draw_world, record
+from ilb.environments import Recording, UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.estimates import Estimate
 from ilb.logs import Logs
@@ -30,20 +31,20 @@ WORLD = draw_world(jr.key(0), latent_dim=3, actions=4)
 
 
 @pytest.fixture(scope="module")
-def training():
+def training() -> Recording:
     return record(jr.key(1), WORLD, UniformLogging(4), instances=40, length=30)
 
 
 @pytest.fixture(scope="module")
-def test_set():
+def test_set() -> Recording:
     return record(jr.key(2), WORLD, UniformLogging(4), instances=40, length=30)
 
 
-def truth_of(recording):
+def truth_of(recording: Recording) -> Truth:
     return Truth(recording.latents, recording.mean_rewards)
 
 
-def leave_one_out(statistic, instances):
+def leave_one_out(statistic: Callable[[np.ndarray], float], instances: int) -> np.ndarray:
     """The jackknife by its definition: (n - 1) / n times the squared deviations of the n values without one."""
     values = [statistic([other for other in range(instances) if other != one]) for one in range(instances)]
     mean = sum(values) / instances
@@ -53,13 +54,13 @@ def leave_one_out(statistic, instances):
 # Standard errors
 
 
-def test_the_jackknife_of_a_mean_is_its_classical_standard_error():
+def test_the_jackknife_of_a_mean_is_its_classical_standard_error() -> None:
     values = np.random.default_rng(0).gamma(2.0, size=25)
     score = jackknife(lambda index: float(values[index].mean()), 25)
     np.testing.assert_allclose((score.value, score.standard_error), (values.mean(), values.std(ddof=1) / 5), rtol=1e-12)
 
 
-def test_a_standard_error_covers_the_spread_over_repeated_test_sets():
+def test_a_standard_error_covers_the_spread_over_repeated_test_sets() -> None:
     rng = np.random.default_rng(1)
     instance = np.repeat(np.arange(40), 5)
     scores = []
@@ -72,7 +73,7 @@ def test_a_standard_error_covers_the_spread_over_repeated_test_sets():
     assert 0.8 < np.sqrt(np.mean(errors**2)) / values.std() < 1.4
 
 
-def test_a_single_instance_has_a_score_but_no_standard_error():
+def test_a_single_instance_has_a_score_but_no_standard_error() -> None:
     score = share_of_best(np.array([[1.0, 2.0]]), np.array([[0.0, 1.0]]), np.array([0]))
     assert score.value == 1.0
     assert np.isnan(score.standard_error)
@@ -81,7 +82,7 @@ def test_a_single_instance_has_a_score_but_no_standard_error():
     assert np.isnan(score.standard_error)
 
 
-def test_scoring_many_instances_takes_time_in_proportion():
+def test_scoring_many_instances_takes_time_in_proportion() -> None:
     """Logs of 100,000 instances must be scored too: leaving one out is a subtraction."""
     rng = np.random.default_rng(2)
     instance = np.repeat(np.arange(8_000), 2)
@@ -92,7 +93,7 @@ def test_scoring_many_instances_takes_time_in_proportion():
 
 
 @pytest.mark.parametrize("instances", [2, 7])
-def test_a_score_counts_the_instances_it_rests_on(instances):
+def test_a_score_counts_the_instances_it_rests_on(instances: int) -> None:
     by_sums = r_squared(np.arange(2.0 * instances), np.arange(2.0 * instances), np.repeat(np.arange(instances), 2))
     assert by_sums.count == instances
     assert jackknife(lambda index: float(index.sum()), instances).count == instances
@@ -101,7 +102,7 @@ def test_a_score_counts_the_instances_it_rests_on(instances):
 # R squared
 
 
-def test_r_squared_and_its_standard_error_equal_a_slow_leave_one_out():
+def test_r_squared_and_its_standard_error_equal_a_slow_leave_one_out() -> None:
     rng = np.random.default_rng(3)
     instance = rng.permutation(np.repeat([3, 7, 8, 20, 21, 40], [1, 2, 5, 9, 3, 4]))  # unsorted, unequal, with gaps
     target = 1000.0 + rng.normal(size=24)
@@ -109,7 +110,7 @@ def test_r_squared_and_its_standard_error_equal_a_slow_leave_one_out():
     score = r_squared(estimate, target, instance)
     labels = np.unique(instance)
 
-    def without(index):
+    def without(index: np.ndarray) -> float:
         rows = np.isin(instance, labels[index])
         return r2_score(target[rows], estimate[rows])
 
@@ -117,14 +118,14 @@ def test_r_squared_and_its_standard_error_equal_a_slow_leave_one_out():
     np.testing.assert_allclose(score.standard_error, leave_one_out(without, 6), rtol=1e-9)
 
 
-def test_r_squared_has_its_landmarks():
+def test_r_squared_has_its_landmarks() -> None:
     target, instance = np.random.default_rng(4).normal(size=30), np.repeat(np.arange(10), 3)
     assert r_squared(target, target, instance) == Estimate(1.0, 0.0, 10)
     np.testing.assert_allclose(r_squared(np.full(30, target.mean()), target, instance).value, 0.0, atol=1e-12)
     assert r_squared(-target, target, instance).value < -1
 
 
-def test_r_squared_of_rewards_that_never_vary_is_not_a_success():
+def test_r_squared_of_rewards_that_never_vary_is_not_a_success() -> None:
     instance = np.repeat(np.arange(3), 2)
     score = r_squared(np.arange(6.0), np.full(6, 2.0), instance)
     assert not score.value > 0
@@ -133,7 +134,7 @@ def test_r_squared_of_rewards_that_never_vary_is_not_a_success():
 # Best actions
 
 
-def test_share_of_best_is_counted_by_hand():
+def test_share_of_best_is_counted_by_hand() -> None:
     truth = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [0.0, 5.0, 1.0], [1.0, 0.0, 0.5]])
     estimate = np.array([[0.0, 0.1, 0.2], [9.0, 1.0, 1.0], [4.0, 3.0, 1.0], [-1.0, -2.0, -3.0]])
     score = share_of_best(estimate, truth, np.arange(4))
@@ -145,7 +146,7 @@ def test_share_of_best_is_counted_by_hand():
 
 
 @pytest.mark.parametrize("family", ["laplace", "uniform"])
-def test_mean_correlation_is_one_for_independent_sources_in_any_order_and_sign(family):
+def test_mean_correlation_is_one_for_independent_sources_in_any_order_and_sign(family: str) -> None:
     rng = np.random.default_rng(5)
     latents = getattr(rng, family)(size=(5000, 3)) - (0.5 if family == "uniform" else 0.0)
     encodings = latents[:, [2, 0, 1]] * [-1.0, 2.0, -3.0] + 1.0
@@ -154,7 +155,7 @@ def test_mean_correlation_is_one_for_independent_sources_in_any_order_and_sign(f
     assert mean_correlation(mixed, mixed[:200], latents[:200]).value > 0.99
 
 
-def test_mean_correlation_of_gaussian_latents_is_below_one_though_the_affine_score_is_one():
+def test_mean_correlation_of_gaussian_latents_is_below_one_though_the_affine_score_is_one() -> None:
     rng = np.random.default_rng(6)
     latents = rng.normal(size=(2000, 5))
     encodings = latents @ ortho_group.rvs(5, random_state=0)
@@ -164,7 +165,7 @@ def test_mean_correlation_of_gaussian_latents_is_below_one_though_the_affine_sco
     np.testing.assert_allclose(affine_correlation(aligned, latents[held_out]).value, 1.0, atol=1e-9)
 
 
-def test_mean_correlation_matches_each_coordinate_once():
+def test_mean_correlation_matches_each_coordinate_once() -> None:
     """One source twice can't score for two: without matching, the best correlations would both be 1."""
     rng = np.random.default_rng(7)
     latents = rng.laplace(size=(4000, 2))
@@ -172,20 +173,22 @@ def test_mean_correlation_matches_each_coordinate_once():
     assert mean_correlation(encodings, encodings[:500], latents[:500]).value < 0.65
 
 
-def test_mean_correlation_and_its_error_equal_a_slow_leave_one_out():
+def test_mean_correlation_and_its_error_equal_a_slow_leave_one_out() -> None:
     rng = np.random.default_rng(8)
     latents = rng.laplace(size=(3000, 2))
     encodings = latents + 0.3 * rng.normal(size=(3000, 2))
     score = mean_correlation(encodings, encodings[:12], latents[:12])
 
-    def without(index):  # ICA leaves the coordinates as they are here, but for order, sign and a slight rotation
+    def without(
+        index: np.ndarray,
+    ) -> float:  # ICA leaves the coordinates as they are here, but for order, sign and a slight rotation
         return np.mean([abs(np.corrcoef(encodings[index, j], latents[index, j])[0, 1]) for j in range(2)])
 
     np.testing.assert_allclose(score.value, without(list(range(12))), atol=0.02)
     np.testing.assert_allclose(score.standard_error, leave_one_out(without, 12), rtol=0.2)
 
 
-def test_an_encoder_with_a_dead_coordinate_can_be_scored():
+def test_an_encoder_with_a_dead_coordinate_can_be_scored() -> None:
     rng = np.random.default_rng(9)
     latents = rng.laplace(size=(1000, 2))
     encodings = latents * [1.0, 0.0] + 1.0
@@ -193,7 +196,7 @@ def test_an_encoder_with_a_dead_coordinate_can_be_scored():
     assert 0.4 < score.value < 0.7  # one coordinate is found, the other one is not
 
 
-def test_alignment_is_exact_for_an_affine_image_and_blind_to_the_basis():
+def test_alignment_is_exact_for_an_affine_image_and_blind_to_the_basis() -> None:
     rng = np.random.default_rng(10)
     latents, shift = rng.normal(size=(60, 3)), np.array([5.0, -3.0, 0.0])
     image = latents @ rng.normal(size=(3, 3)) + shift
@@ -205,20 +208,20 @@ def test_alignment_is_exact_for_an_affine_image_and_blind_to_the_basis():
     np.testing.assert_allclose(first, LinearRegression().fit(noisy[:30], latents[:30]).predict(noisy[30:]), atol=1e-10)
 
 
-def test_alignment_works_with_more_encodings_than_latent_coordinates():
+def test_alignment_works_with_more_encodings_than_latent_coordinates() -> None:
     rng = np.random.default_rng(11)
     latents = rng.normal(size=(60, 2))
     image = latents @ rng.normal(size=(2, 5))
     np.testing.assert_allclose(align(image[:30], latents[:30])(image[30:]), latents[30:], atol=1e-10)
 
 
-def test_affine_correlation_and_its_error_equal_a_slow_leave_one_out():
+def test_affine_correlation_and_its_error_equal_a_slow_leave_one_out() -> None:
     rng = np.random.default_rng(12)
     latents = rng.normal(size=(15, 2))
     aligned = latents + 0.5 * rng.normal(size=(15, 2))
     aligned[:, 1] -= 2 * latents[:, 1]  # a sign that is wrong after alignment counts against the score
 
-    def without(index):
+    def without(index: np.ndarray) -> float:
         return np.mean([np.corrcoef(aligned[index, j], latents[index, j])[0, 1] for j in range(2)])
 
     score = affine_correlation(aligned, latents)
@@ -229,17 +232,17 @@ def test_affine_correlation_and_its_error_equal_a_slow_leave_one_out():
 # Models
 
 
-def invert(contexts):
+def invert(contexts: np.ndarray) -> np.ndarray:
     """The inverse of the two-layer emission, in NumPy."""
     turned = contexts @ np.asarray(WORLD.mixing.matrices[0])
     return np.where(turned > 0, turned, turned / 0.2)
 
 
-def mean_by_instance(values, logs):
+def mean_by_instance(values: np.ndarray, logs: Logs) -> np.ndarray:
     return np.array([values[logs.instance == number].mean(axis=0) for number in range(logs.instances)])
 
 
-def test_scores_of_an_oracle_equal_a_computation_by_brute_force(training, test_set):
+def test_scores_of_an_oracle_equal_a_computation_by_brute_force(training: Recording, test_set: Recording) -> None:
     model = complete_model(WORLD.oracle().encoder, training.logs)
     scores = score_model(model, test_set.logs, truth_of(test_set), (training.logs, truth_of(training)))
     logs = test_set.logs
@@ -263,7 +266,7 @@ def test_scores_of_an_oracle_equal_a_computation_by_brute_force(training, test_s
     assert all(0 < score.standard_error < 0.1 for score in scores)
 
 
-def test_scores_that_need_the_truth_are_left_out_without_it(training, test_set):
+def test_scores_that_need_the_truth_are_left_out_without_it(training: Recording, test_set: Recording) -> None:
     model = complete_model(WORLD.oracle().encoder, training.logs)
     observed = score_model(model, test_set.logs)
     assert observed[1:] == (None,) * 5
@@ -272,7 +275,9 @@ def test_scores_that_need_the_truth_are_left_out_without_it(training, test_set):
     assert partial.reward_r2 == observed.reward_r2
 
 
-def test_rows_without_reward_or_action_still_encode_but_are_not_scored(training, test_set):
+def test_rows_without_reward_or_action_still_encode_but_are_not_scored(
+    training: Recording, test_set: Recording
+) -> None:
     model = complete_model(WORLD.oracle().encoder, training.logs)
     rng, logs = np.random.default_rng(13), test_set.logs
     reward = np.where(rng.random(logs.rows) < 0.3, np.nan, logs.reward)
@@ -287,7 +292,7 @@ def test_rows_without_reward_or_action_still_encode_but_are_not_scored(training,
     np.testing.assert_allclose(score.value, expected, atol=1e-4)
 
 
-def test_logs_without_any_reward_can_not_be_scored(training):
+def test_logs_without_any_reward_can_not_be_scored(training: Recording) -> None:
     model = complete_model(WORLD.oracle().encoder, training.logs)
     logs = training.logs
     blank = Logs.from_arrays(logs.context, logs.action, np.full(logs.rows, np.nan), instance=logs.instance, actions=4)
@@ -295,7 +300,7 @@ def test_logs_without_any_reward_can_not_be_scored(training):
         score_model(model, blank)
 
 
-def test_reference_lines_are_ordered_as_what_they_know(training, test_set):
+def test_reference_lines_are_ordered_as_what_they_know(training: Recording, test_set: Recording) -> None:
     references = reference_models(training.logs, WORLD.oracle().encoder)
     assert list(references) == ["oracle", "mean contexts", "best on average"]
     scores = {name: score_model(model, test_set.logs, truth_of(test_set)) for name, model in references.items()}
@@ -306,11 +311,13 @@ def test_reference_lines_are_ordered_as_what_they_know(training, test_set):
     assert abs(scores["best on average"].reward_r2.value) < 0.1
 
 
-def test_the_oracle_is_left_out_where_nobody_knows_it(training):
+def test_the_oracle_is_left_out_where_nobody_knows_it(training: Recording) -> None:
     assert list(reference_models(training.logs)) == ["mean contexts", "best on average"]
 
 
-def test_best_on_average_predicts_the_mean_of_each_action_for_everybody(training, test_set):
+def test_best_on_average_predicts_the_mean_of_each_action_for_everybody(
+    training: Recording, test_set: Recording
+) -> None:
     model = reference_models(training.logs)["best on average"]
     logs = training.logs
     means = [logs.reward[logs.action == action].mean() for action in range(4)]
@@ -320,14 +327,14 @@ def test_best_on_average_predicts_the_mean_of_each_action_for_everybody(training
     assert scores.best_action.value == np.mean(test_set.mean_rewards.argmax(axis=1) == np.argmax(means))
 
 
-def test_noise_levels_of_every_reference_fit_its_encodings(training):
+def test_noise_levels_of_every_reference_fit_its_encodings(training: Recording) -> None:
     for name, model in reference_models(training.logs, WORLD.oracle().encoder).items():
         dim = model.encoder(training.logs.context[0]).shape[0]
         assert model.noise.population_mean.shape == (dim,), name
         assert model.noise.encoding_covariance.shape == (dim, dim), name
 
 
-def test_mean_contexts_is_least_squares_on_the_mean_context(training):
+def test_mean_contexts_is_least_squares_on_the_mean_context(training: Recording) -> None:
     model = reference_models(training.logs)["mean contexts"]
     logs = training.logs
     means = mean_by_instance(logs.context, logs)
@@ -338,7 +345,7 @@ def test_mean_contexts_is_least_squares_on_the_mean_context(training):
         np.testing.assert_allclose(model.reward.intercept[action], fitted.intercept_, atol=1e-3)
 
 
-def test_an_action_that_was_never_logged_is_predicted_the_overall_mean():
+def test_an_action_that_was_never_logged_is_predicted_the_overall_mean() -> None:
     rng = np.random.default_rng(14)
     context, action, reward = rng.normal(size=(30, 20, 2)), rng.integers(0, 2, (30, 20)), rng.normal(size=(30, 20))
     logs = Logs.from_arrays(context, action, reward, actions=3)

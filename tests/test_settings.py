@@ -6,13 +6,24 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import PRNGKeyArray
 
-from ilb.environments import AbstractPerturbation, Adcb, ContextNoise, Plan, Shift, Synthetic, UniformLogging, record
+from ilb.environments import (
+    AbstractEnvironment,
+    AbstractPerturbation,
+    Adcb,
+    ContextNoise,
+    Plan,
+    Shift,
+    Synthetic,
+    UniformLogging,
+    record,
+)
 from ilb.environments.perturbed import NoisyContexts, ShiftedLatents
 from ilb.errors import WorldError
 from ilb.streams import Stream
 from ilb_paper.catalogue.fig_synthetic_contextual import Stationary, StationarySetting
-from ilb_paper.settings import AdcbSetting, SyntheticSetting, describe_setting
+from ilb_paper.settings import AbstractSetting, AdcbSetting, SyntheticSetting, describe_setting
 from ilb_paper.tasks import PlayTask, hash_of
 
 SMALL = Plan(instances=5, length=7, test_instances=4)
@@ -37,11 +48,11 @@ NOISE, MOVE = ContextNoise(0.25), Shift(2.0)
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_a_setting_is_named_by_what_is_special_whatever_part_it_belongs_to(setting, text):
+def test_a_setting_is_named_by_what_is_special_whatever_part_it_belongs_to(setting: AbstractSetting, text: str) -> None:
     assert describe_setting(setting) == text
 
 
-def test_a_shift_happens_only_while_playing_and_noise_always():
+def test_a_shift_happens_only_while_playing_and_noise_always() -> None:
     setting = SyntheticSetting(Synthetic(latent_dim=3, actions=4), SMALL, always=(NOISE,), playing=(MOVE,))
     recorded, ground = setting.record(2), setting.playground(2)
     assert isinstance(recorded.world, NoisyContexts)
@@ -54,7 +65,7 @@ def test_a_shift_happens_only_while_playing_and_noise_always():
     np.testing.assert_array_equal(recorded.training.logs.context, unmoved.training.logs.context)
 
 
-def test_logs_are_recorded_with_uniform_actions_in_streams_of_their_own():
+def test_logs_are_recorded_with_uniform_actions_in_streams_of_their_own() -> None:
     setting = SyntheticSetting(Synthetic(latent_dim=3, actions=4), SMALL)
     recorded = setting.record(2)
     again = record(Stream.TRAINING_LOGS.key(2), setting.world.draw(2), UniformLogging(4), 5, 7)
@@ -63,7 +74,7 @@ def test_logs_are_recorded_with_uniform_actions_in_streams_of_their_own():
     np.testing.assert_array_equal(recorded.test.logs.context, test.logs.context)
 
 
-def test_the_true_model_knows_nothing_of_noise_or_of_a_shift():
+def test_the_true_model_knows_nothing_of_noise_or_of_a_shift() -> None:
     setting = SyntheticSetting(Synthetic(latent_dim=3, actions=4), SMALL)
     plain, perturbed = (one.oracle(1) for one in (setting, replace(setting, always=(NOISE,), playing=(MOVE,))))
     context = jnp.asarray([0.3, -1.0, 2.0])
@@ -79,11 +90,11 @@ class Lookalike(AbstractPerturbation):
 
     latent_shift: float
 
-    def apply(self, key, world):
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> AbstractEnvironment:
         return world
 
 
-def test_settings_that_differ_in_anything_are_different_tasks():
+def test_settings_that_differ_in_anything_are_different_tasks() -> None:
     standard = SyntheticSetting()
     settings = [
         standard,
@@ -100,21 +111,21 @@ def test_settings_that_differ_in_anything_are_different_tasks():
     assert hash_of(PlayTask(SyntheticSetting(Synthetic(layers=2)), "MAB", "", (0,), 3, 12)) == hashes[0]
 
 
-def test_settings_with_the_same_contexts_share_one_whatever_their_rewards():
+def test_settings_with_the_same_contexts_share_one_whatever_their_rewards() -> None:
     noisy = SyntheticSetting(Synthetic(actions=50, reward="leaky", reward_std=2.0, noise="laplace"), always=(NOISE,))
     assert noisy.contexts() == SyntheticSetting(Synthetic(noise="laplace"), always=(NOISE,))
     assert AdcbSetting(Adcb(0.1), layers=4).contexts() == AdcbSetting(Adcb(0.1, "released"), layers=4)
     assert StationarySetting(Stationary(actions=3)).contexts() == StationarySetting(Stationary(actions=3))
 
 
-def test_a_smaller_setting_has_fewer_and_shorter_logs_but_never_too_few():
+def test_a_smaller_setting_has_fewer_and_shorter_logs_but_never_too_few() -> None:
     assert SyntheticSetting().shrunk(0.5).plan == Plan(instances=50, length=100, test_instances=250)
     assert AdcbSetting().shrunk(0.01).plan == Plan(instances=12, length=25, test_instances=12)
     assert SyntheticSetting(plan=SMALL).shrunk(0.01).plan == SMALL
     assert StationarySetting().shrunk(0.01).plan == Plan(instances=50, length=1, test_instances=10)
 
 
-def test_columns_of_the_alzheimer_world_are_scaled_to_about_the_unit_interval():
+def test_columns_of_the_alzheimer_world_are_scaled_to_about_the_unit_interval() -> None:
     logs = AdcbSetting(plan=Plan(instances=200, length=5, test_instances=0)).record(0).training.logs
     assert logs.schema.names[0] == "age"
     assert -0.2 < logs.context.min() < 0.1

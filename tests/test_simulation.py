@@ -1,16 +1,28 @@
 """The engine that plays."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 
 from ilb import simulation
-from ilb.environments import AbstractEnvironment, GaussianNoise, LaplaceNoise, UniformLogging, draw_world, record
+from ilb.environments import (
+    AbstractEnvironment,
+    GaussianNoise,
+    LaplaceNoise,
+    SyntheticWorld,
+    UniformLogging,
+    draw_world,
+    record,
+)
 from ilb.environments.perturbed import NoisyContexts
 from ilb.errors import DecisionError, WorldError
 from ilb.history import History
+from ilb.models.latent import LatentModel
 from ilb.online.arms import uniform
 from ilb.online.latent import calibrated, cpg
 from ilb.online.linear import lin_ts
@@ -20,24 +32,28 @@ from ilb.streams import Stream
 from ilb.types import Step
 
 
-def test_the_first_instances_do_not_depend_on_how_many_are_played(small_world, small_model):
+def test_the_first_instances_do_not_depend_on_how_many_are_played(
+    small_world: SyntheticWorld, small_model: LatentModel
+) -> None:
     few, many = (simulate(jr.key(0), small_world, cpg(small_model), n, 20) for n in (3, 7))
     np.testing.assert_array_equal(few.actions, many.actions[:3])
     np.testing.assert_allclose(few.regret, many.regret[:3], atol=1e-6)
 
 
-def test_the_first_rounds_do_not_depend_on_the_horizon(small_world, small_model):
+def test_the_first_rounds_do_not_depend_on_the_horizon(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     short, long = (simulate(jr.key(0), small_world, calibrated(small_model), 4, horizon) for horizon in (10, 30))
     np.testing.assert_array_equal(short.actions, long.actions[:, :10])
 
 
-def test_chunks_do_not_change_the_results(small_world, small_model):
+def test_chunks_do_not_change_the_results(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     whole, pieces = (simulate(jr.key(0), small_world, cpg(small_model), 10, 20, chunk=chunk) for chunk in (10, 4))
     np.testing.assert_array_equal(whole.actions, pieces.actions)
     assert pieces.instances == 10
 
 
-def test_long_or_wide_instances_are_played_a_few_at_a_time(small_world, small_model, monkeypatch):
+def test_long_or_wide_instances_are_played_a_few_at_a_time(
+    small_world: SyntheticWorld, small_model: LatentModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = simulate(jr.key(0), small_world, cpg(small_model), 10, 20)
     one = draw_rounds(jr.key(0), small_world, jnp.arange(1), 20)
     monkeypatch.setattr(simulation, "MEMORY", 4 * (one.contexts.nbytes + one.rewards.nbytes + one.mean_rewards.nbytes))
@@ -50,7 +66,9 @@ def test_long_or_wide_instances_are_played_a_few_at_a_time(small_world, small_mo
 
 
 @pytest.mark.parametrize("block", [9, 1000])
-def test_rounds_are_what_the_world_would_give_one_by_one(small_world, monkeypatch, block):
+def test_rounds_are_what_the_world_would_give_one_by_one(
+    small_world: SyntheticWorld, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     monkeypatch.setattr(simulation, "BLOCK", block)
     rounds = draw_rounds(jr.key(3), small_world, jnp.array([4, 2]), 6)
     for column, number in enumerate((4, 2)):
@@ -64,7 +82,7 @@ def test_rounds_are_what_the_world_would_give_one_by_one(small_world, monkeypatc
             np.testing.assert_allclose(rounds.rewards[t, column], rewards, atol=1e-6)
 
 
-def test_all_policies_face_the_same_instances(small_world, small_model):
+def test_all_policies_face_the_same_instances(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     """The regret of an action in an instance is the same number, whoever takes it."""
     first, second = (simulate(jr.key(0), small_world, p, 20, 40) for p in (cpg(small_model), uniform(5)))
     for i in range(20):
@@ -73,7 +91,7 @@ def test_all_policies_face_the_same_instances(small_world, small_model):
             assert by_action.get(action, regret) == pytest.approx(regret, abs=1e-6)
 
 
-def test_regret_is_noise_free_and_zero_where_the_action_is_best(small_world):
+def test_regret_is_noise_free_and_zero_where_the_action_is_best(small_world: SyntheticWorld) -> None:
     history = simulate(jr.key(0), small_world, uniform(5), 10, 30)
     for i in range(10):
         instance = small_world.sample_instance(instance_keys(jr.key(0), jnp.asarray(i)).instance)
@@ -87,25 +105,25 @@ class WalkingWorld(AbstractEnvironment):
 
     theta: jax.Array
 
-    def sample_instance(self, key):
+    def sample_instance(self, key: PRNGKeyArray) -> Any:
         return jr.normal(key, (2,))
 
-    def advance(self, key, instance):
+    def advance(self, key: PRNGKeyArray, instance: Any) -> Any:
         return jnp.array([-instance[1], instance[0]]) + 0.3 * jr.normal(key, (2,))
 
-    def emit(self, key, instance):
+    def emit(self, key: PRNGKeyArray, instance: Any) -> Array:
         return instance + 0.1 * jr.normal(key, (2,))
 
-    def mean_rewards(self, instance):
+    def mean_rewards(self, instance: Any) -> Array:
         return self.theta @ instance
 
-    def sample_rewards(self, key, instance):
+    def sample_rewards(self, key: PRNGKeyArray, instance: Any) -> Array:
         return self.theta @ instance + 0.2 * jr.normal(key, (4,))
 
-    def latent_state(self, instance):
+    def latent_state(self, instance: Any) -> Array:
         return instance
 
-    def oracle(self):
+    def oracle(self) -> LatentModel:
         raise WorldError("no oracle")
 
 
@@ -114,7 +132,9 @@ WALKING = WalkingWorld(jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.
 
 @pytest.mark.parametrize("block", [9, 1000])
 @pytest.mark.parametrize("world", [WALKING, NoisyContexts(WALKING, 0.0)], ids=["itself", "wrapped"])
-def test_a_state_that_moves_is_judged_by_the_best_action_of_each_round(world, block, monkeypatch):
+def test_a_state_that_moves_is_judged_by_the_best_action_of_each_round(
+    world: AbstractEnvironment, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a loop that keeps the state of one instance and asks the world for everything."""
     monkeypatch.setattr(simulation, "BLOCK", block)
     horizon, policy = 7, lin_ts(4, 2, 0.2)
@@ -135,7 +155,7 @@ def test_a_state_that_moves_is_judged_by_the_best_action_of_each_round(world, bl
             now = world.advance(Stream.DRIFT.of(jr.fold_in(keys.rounds, t)), now)
 
 
-def test_logs_of_a_state_that_moves_hold_each_round_as_it_was():
+def test_logs_of_a_state_that_moves_hold_each_round_as_it_was() -> None:
     recording = record(jr.key(4), WALKING, UniformLogging(4), instances=200, length=3)
     contexts = recording.logs.context.reshape(200, 3, 2)
     turned = np.stack([-contexts[:, 0, 1], contexts[:, 0, 0]], axis=1)
@@ -147,20 +167,20 @@ def test_logs_of_a_state_that_moves_hold_each_round_as_it_was():
 class Clock(AbstractBelief):
     """Believe in the rounds of which a reward has come."""
 
-    def init(self):
+    def init(self) -> Any:
         return jnp.asarray(-1)
 
-    def observe(self, state, context):
+    def observe(self, state: Any, context: Array) -> Any:
         return state
 
-    def learn(self, state, step):
+    def learn(self, state: Any, step: Step) -> Any:
         return step.time
 
-    def rewards(self, state, context):
+    def rewards(self, state: Any, context: Array) -> IndependentRewards:
         return IndependentRewards(jnp.full(5, state, jnp.float32), jnp.ones(5))
 
 
-def test_a_belief_is_told_the_round_of_a_reward(small_world):
+def test_a_belief_is_told_the_round_of_a_reward(small_world: SyntheticWorld) -> None:
     met = simulate(jr.key(0), small_world, BeliefPolicy(Clock(), Uniform()), 2, 6, beliefs=True)
     np.testing.assert_array_equal(met.expected_rewards[:, :, 0], [np.arange(-1, 5)] * 2)
 
@@ -168,20 +188,20 @@ def test_a_belief_is_told_the_round_of_a_reward(small_world):
 class Echo(AbstractBelief):
     """Believe whatever the context says, so that `beliefs` shows the contexts a policy met."""
 
-    def init(self):
+    def init(self) -> Any:
         return jnp.zeros(())
 
-    def observe(self, state, context):
+    def observe(self, state: Any, context: Array) -> Any:
         return state
 
-    def learn(self, state, step):
+    def learn(self, state: Any, step: Step) -> Any:
         return state + step.reward
 
-    def rewards(self, state, context):
+    def rewards(self, state: Any, context: Array) -> IndependentRewards:
         return IndependentRewards(jnp.concatenate([context, jnp.zeros(2)]), jnp.ones(5))
 
 
-def test_policies_face_the_same_contexts_however_they_draw(small_world):
+def test_policies_face_the_same_contexts_however_they_draw(small_world: SyntheticWorld) -> None:
     met = [
         simulate(jr.key(7), small_world, BeliefPolicy(Echo(), rule), 6, 9, beliefs=True)
         for rule in (Greedy(), Thompson(), Uniform())
@@ -197,12 +217,12 @@ TRACED: list[int] = []
 class Counted(Echo):
     """Note every time a program is made of it."""
 
-    def observe(self, state, context):
+    def observe(self, state: Any, context: Array) -> Any:
         TRACED.append(len(context))
         return state
 
 
-def test_one_program_of_a_policy_serves_all_worlds_of_one_shape():
+def test_one_program_of_a_policy_serves_all_worlds_of_one_shape() -> None:
     traced = []
     for noise in (GaussianNoise(), LaplaceNoise()):
         world = draw_world(jr.key(0), latent_dim=3, actions=5, noise=noise)
@@ -213,19 +233,19 @@ def test_one_program_of_a_policy_serves_all_worlds_of_one_shape():
     assert len(TRACED) > traced[1]
 
 
-def test_beliefs_are_kept_when_asked_for(small_world, small_model):
+def test_beliefs_are_kept_when_asked_for(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     history = simulate(jr.key(0), small_world, cpg(small_model), 3, 7, beliefs=True)
     assert history.expected_rewards.shape == (3, 7, 5)
     np.testing.assert_array_equal(history.expected_rewards.argmax(axis=2), history.actions)
 
 
-def test_progress_is_reported_for_each_chunk(small_world, small_model):
+def test_progress_is_reported_for_each_chunk(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     seen = []
     simulate(jr.key(0), small_world, cpg(small_model), 10, 5, chunk=4, report=lambda *args: seen.append(args[:2]))
     assert seen == [(4, 10), (8, 10), (10, 10)]
 
 
-def test_the_history_adds_up():
+def test_the_history_adds_up() -> None:
     rng = np.random.default_rng(0)
     history = History(rng.integers(3, size=(6, 8)), rng.random((6, 8)), rng.random((6, 8)) < 0.5)
     table = history.to_frame(rounds=[1, 5, 8])
@@ -241,12 +261,12 @@ def test_the_history_adds_up():
 
 
 @pytest.mark.parametrize("wrong", [{"instances": 0}, {"horizon": 0}, {"chunk": 0}, {"instances": -1}])
-def test_nothing_to_play_is_said(small_world, small_model, wrong):
+def test_nothing_to_play_is_said(small_world: SyntheticWorld, small_model: LatentModel, wrong: dict[str, int]) -> None:
     with pytest.raises(DecisionError, match="nothing to play"):
         simulate(jr.key(0), small_world, cpg(small_model), **{"instances": 2, "horizon": 3, **wrong})
 
 
-def test_rounds_that_were_not_played_have_no_regret():
+def test_rounds_that_were_not_played_have_no_regret() -> None:
     history = History(np.zeros((2, 5), int), np.ones((2, 5)), np.ones((2, 5), bool))
     for wrong in (0, -1, 6):
         with pytest.raises(DecisionError, match="nothing to say of round"):
@@ -255,7 +275,7 @@ def test_rounds_that_were_not_played_have_no_regret():
             history.to_frame(rounds=[wrong])
 
 
-def test_rewards_without_noise_are_played_well():
+def test_rewards_without_noise_are_played_well() -> None:
     """A reward of variance zero must not be taken as infinitely precise."""
     world = draw_world(jr.key(0), latent_dim=3, actions=5, reward_std=0.0)
     history = simulate(jr.key(1), world, calibrated(world.oracle()), 20, 100, beliefs=True)

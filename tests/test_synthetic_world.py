@@ -1,7 +1,10 @@
 """The synthetic world (eq. scm, Section "Environments"): its parts, its recordings, and the file that names it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,7 @@ from ilb.environments import (
     GaussianNoise,
     LaplaceNoise,
     Plan,
+    Recording,
     Specification,
     Synthetic,
     UniformLogging,
@@ -27,6 +31,7 @@ from ilb.environments import (
     draw_world,
     record,
 )
+from ilb.environments.synthetic import LatentNoise
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.networks import random_leaky_mixing
@@ -37,11 +42,11 @@ RARE = 1e-4  # a test of a distribution fails for one key in ten thousand
 
 
 @pytest.fixture(scope="module")
-def recording():
+def recording() -> Recording:
     return record(jr.key(1), WORLD, UniformLogging(ACTIONS), instances=40, length=30)
 
 
-def leaky(x):
+def leaky(x: np.ndarray) -> np.ndarray:
     return np.where(x > 0, x, 0.2 * x)
 
 
@@ -50,7 +55,7 @@ def leaky(x):
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(2, 5), st.integers(0, 2**31 - 1))
-def test_the_left_inverse_undoes_the_emission(one_dim, other_dim, layers, seed):
+def test_the_left_inverse_undoes_the_emission(one_dim: int, other_dim: int, layers: int, seed: int) -> None:
     dim, context_dim = sorted((one_dim, other_dim))
     mixing = random_leaky_mixing(jr.key(seed), dim, context_dim, layers, 0.2)
     z = 2 * jr.normal(jr.key(seed + 1), (dim,))
@@ -59,7 +64,7 @@ def test_the_left_inverse_undoes_the_emission(one_dim, other_dim, layers, seed):
 
 
 @pytest.mark.parametrize(("context_dim", "layers"), [(3, 2), (3, 4), (4, 3)])
-def test_the_emission_is_leaky_stages_and_orthonormal_columns(context_dim, layers):
+def test_the_emission_is_leaky_stages_and_orthonormal_columns(context_dim: int, layers: int) -> None:
     mixing = random_leaky_mixing(jr.key(3), 3, context_dim, layers, 0.2)
     assert len(mixing.matrices) == layers - 1
     z = np.random.default_rng(0).normal(size=3)
@@ -70,18 +75,18 @@ def test_the_emission_is_leaky_stages_and_orthonormal_columns(context_dim, layer
     np.testing.assert_allclose(mixing(jnp.asarray(z)), expected, atol=1e-5)
 
 
-def test_the_matrices_of_an_emission_are_drawn_independently():
+def test_the_matrices_of_an_emission_are_drawn_independently() -> None:
     first, second = random_leaky_mixing(jr.key(4), 3, 3, 3, 0.2).matrices
     assert np.abs(np.asarray(first) - np.asarray(second)).max() > 0.1
 
 
-def test_the_emission_is_not_linear():
+def test_the_emission_is_not_linear() -> None:
     z = jnp.asarray([1.0, -2.0, 3.0])
     mixing = random_leaky_mixing(jr.key(6), 3, 3, 2, 0.2)
     assert np.linalg.norm(mixing(z) + mixing(-z)) > 0.5  # odd functions would give 0
 
 
-def principal_deviations(layers, seed):
+def principal_deviations(layers: int, seed: int) -> np.ndarray:
     """Of an image of two latent dimensions in four, the largest as 1."""
     mixing = random_leaky_mixing(jr.key(seed), 2, 4, layers, 0.2)
     contexts = np.asarray(jax.vmap(mixing)(jr.normal(jr.key(8), (500, 2))))
@@ -90,12 +95,12 @@ def principal_deviations(layers, seed):
 
 
 @pytest.mark.parametrize("layers", [3, 5])
-def test_the_image_in_more_dimensions_is_bent(layers):
+def test_the_image_in_more_dimensions_is_bent(layers: int) -> None:
     """No n-dimensional affine subspace holds it, so no linear map can take the extra dimensions off."""
     assert all(principal_deviations(layers, seed)[2] > 0.05 for seed in range(3))
 
 
-def test_with_two_layers_the_image_in_more_dimensions_is_flat():
+def test_with_two_layers_the_image_in_more_dimensions_is_flat() -> None:
     """One stage lifts and nothing comes after it to bend: known, and the reason to use L = 3 with d > n."""
     assert principal_deviations(2, seed=0)[2] < 1e-5
 
@@ -113,7 +118,9 @@ def test_with_two_layers_the_image_in_more_dimensions_is_flat():
     ],
     ids=["gaussian", "laplace", "uniform"],
 )
-def test_latent_noise_has_its_law_mean_zero_and_the_stated_variance(noise, law, variance, scale):
+def test_latent_noise_has_its_law_mean_zero_and_the_stated_variance(
+    noise: type[LatentNoise], law: Callable[[float], Any], variance: Callable[[float], float], scale: float
+) -> None:
     eta = np.asarray(jax.vmap(lambda key: noise(scale).sample(key, DIM))(jr.split(jr.key(9), 5000)), float)
     assert stats.kstest(eta.ravel(), law(scale).cdf).pvalue > RARE
     stated = float(noise(scale).variance)
@@ -125,7 +132,7 @@ def test_latent_noise_has_its_law_mean_zero_and_the_stated_variance(noise, law, 
     assert np.all(np.abs(correlations) < 4 / np.sqrt(len(eta)))
 
 
-def test_numbers_may_be_given_as_integers():
+def test_numbers_may_be_given_as_integers() -> None:
     """`reward_std=1` is as good as 1.0: the same types everywhere, so the same compiled programs."""
     whole = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1, reward_std=1, noise=LaplaceNoise(1))
     real = draw_world(
@@ -136,7 +143,7 @@ def test_numbers_may_be_given_as_integers():
     assert [leaf.dtype for leaf in jax.tree.leaves(whole)] == [leaf.dtype for leaf in jax.tree.leaves(real)]
 
 
-def test_coefficients_are_unit_vectors_that_differ():
+def test_coefficients_are_unit_vectors_that_differ() -> None:
     draws = [draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).reward.theta for seed in range(10)]
     theta = np.concatenate([np.asarray(draw) for draw in draws])
     np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.0, atol=1e-6)
@@ -146,13 +153,13 @@ def test_coefficients_are_unit_vectors_that_differ():
     assert np.all(np.abs(theta.mean(axis=0)) < 4 / np.sqrt(len(theta) * DIM))
 
 
-def test_latent_states_have_the_stated_deviation():
+def test_latent_states_have_the_stated_deviation() -> None:
     world = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=2.0)
     z = np.asarray(jax.vmap(world.sample_instance)(jr.split(jr.key(11), 5000)))
     assert stats.kstest(z.ravel(), stats.norm(0, 2.0).cdf).pvalue > RARE
 
 
-def test_recorded_rewards_are_theta_z_plus_noise_of_the_stated_deviation(recording):
+def test_recorded_rewards_are_theta_z_plus_noise_of_the_stated_deviation(recording: Recording) -> None:
     logs = recording.logs
     theta = np.asarray(WORLD.reward.theta)
     np.testing.assert_allclose(recording.mean_rewards, recording.latents @ theta.T, atol=1e-5)
@@ -164,21 +171,21 @@ def test_recorded_rewards_are_theta_z_plus_noise_of_the_stated_deviation(recordi
     assert np.all(np.abs([np.corrcoef(noise, eta[:, j])[0, 1] for j in range(DIM)]) < 4 / np.sqrt(logs.rows))
 
 
-def test_recorded_contexts_are_emitted_around_the_latent_state(recording):
+def test_recorded_contexts_are_emitted_around_the_latent_state(recording: Recording) -> None:
     eta = (
         np.asarray(jax.vmap(WORLD.mixing.inverse)(recording.logs.context)) - recording.latents[recording.logs.instance]
     )
     assert stats.kstest(eta.ravel(), stats.norm(0, 1).cdf).pvalue > RARE
 
 
-def test_the_oracle_is_exact_without_noise():
+def test_the_oracle_is_exact_without_noise() -> None:
     oracle = WORLD.oracle()
     for z in jr.normal(jr.key(12), (5, DIM)):
         np.testing.assert_allclose(oracle.encoder(WORLD.mixing(z)), z, atol=1e-4)
         np.testing.assert_allclose(oracle.reward(oracle.encoder(WORLD.mixing(z))), WORLD.mean_rewards(z), atol=1e-4)
 
 
-def test_the_oracle_states_the_variances_of_the_world():
+def test_the_oracle_states_the_variances_of_the_world() -> None:
     world = draw_world(
         jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=2.0, reward_std=0.3, noise=LaplaceNoise(0.5)
     )
@@ -190,7 +197,7 @@ def test_the_oracle_states_the_variances_of_the_world():
     assert noise.leftover_variance == 0
 
 
-def test_nonlinear_rewards_match_their_definition_and_no_line():
+def test_nonlinear_rewards_match_their_definition_and_no_line() -> None:
     world = draw_world(jr.key(13), latent_dim=DIM, actions=ACTIONS, draw_reward=draw_leaky_reward)
     hidden, theta = np.asarray(world.reward.hidden), np.asarray(world.reward.theta)
     np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.0, atol=1e-6)
@@ -203,7 +210,7 @@ def test_nonlinear_rewards_match_their_definition_and_no_line():
     assert np.all(residual.var(axis=0) > 0.02 * rewards.var(axis=0))
 
 
-def test_impossible_worlds_are_refused():
+def test_impossible_worlds_are_refused() -> None:
     with pytest.raises(ValueError, match="got context_dim=2 < latent_dim=3"):
         draw_world(jr.key(0), latent_dim=3, context_dim=2)
     with pytest.raises(ValueError, match="got layers=1"):
@@ -213,7 +220,7 @@ def test_impossible_worlds_are_refused():
 # Logging
 
 
-def test_uniform_logging_is_uniform_and_blind(recording):
+def test_uniform_logging_is_uniform_and_blind(recording: Recording) -> None:
     action = recording.logs.action
     assert stats.chisquare(np.bincount(action, minlength=ACTIONS)).pvalue > RARE
     positive = recording.latents[recording.logs.instance] > 0
@@ -222,7 +229,7 @@ def test_uniform_logging_is_uniform_and_blind(recording):
         assert stats.chi2_contingency(table).pvalue > RARE
 
 
-def log_odds_gain(action, logits):
+def log_odds_gain(action: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
     """Mean gain in log-likelihood over uniform play, and the gain that these logits themselves expect."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -233,7 +240,7 @@ def log_odds_gain(action, logits):
 
 
 @pytest.mark.parametrize("cause", ["latent state", "context"])
-def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause):
+def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause: str) -> None:
     drawn = draw_confounded_logging(jr.key(14), WORLD)
     zeros = jnp.zeros((ACTIONS, DIM))
     on_state = cause == "latent state"
@@ -252,14 +259,14 @@ def test_confounded_logging_depends_on_the_latent_state_and_on_the_context(cause
     assert np.all(np.abs(counts - means) < 4 * np.sqrt((probabilities * (1 - probabilities)).sum(axis=0)))
 
 
-def test_confounding_has_the_stated_strength():
+def test_confounding_has_the_stated_strength() -> None:
     drawn = [draw_confounded_logging(jr.key(seed), WORLD, 0.3) for seed in range(40)]
     weights = np.concatenate([np.asarray(part).ravel() for part in jax.tree.leaves(drawn)])
     assert weights.size == 40 * 2 * ACTIONS * DIM
     assert stats.kstest(weights, stats.norm(0, 0.3).cdf).pvalue > RARE
 
 
-def test_contexts_and_instances_do_not_depend_on_who_logged(recording):
+def test_contexts_and_instances_do_not_depend_on_who_logged(recording: Recording) -> None:
     other = record(jr.key(1), WORLD, draw_confounded_logging(jr.key(14), WORLD), instances=40, length=30)
     np.testing.assert_allclose(other.latents, recording.latents, atol=1e-6)
     np.testing.assert_allclose(other.logs.context, recording.logs.context, atol=1e-5)
@@ -269,13 +276,13 @@ def test_contexts_and_instances_do_not_depend_on_who_logged(recording):
 # Recordings
 
 
-def test_a_recording_begins_with_one_of_fewer_instances_and_rounds(recording):
+def test_a_recording_begins_with_one_of_fewer_instances_and_rounds(recording: Recording) -> None:
     instances, length = 25, 12
     shorter = record(jr.key(1), WORLD, UniformLogging(ACTIONS), instances=instances, length=length)
     np.testing.assert_allclose(shorter.latents, recording.latents[:instances], atol=1e-6)
     np.testing.assert_allclose(shorter.mean_rewards, recording.mean_rewards[:instances], atol=1e-5)
 
-    def early(logs):
+    def early(logs: Logs) -> np.ndarray:
         round_number = np.arange(logs.rows) - logs.starts[logs.instance]
         return (logs.instance < instances) & (round_number < length)
 
@@ -286,7 +293,7 @@ def test_a_recording_begins_with_one_of_fewer_instances_and_rounds(recording):
     np.testing.assert_allclose(logs.reward, recording.logs.reward[kept], atol=1e-5)
 
 
-def test_histories_may_have_unequal_lengths(recording):
+def test_histories_may_have_unequal_lengths(recording: Recording) -> None:
     lengths = np.array([1 + (7 * number) % 30 for number in range(40)])
     lengths[3] = 30
     unequal = record(jr.key(1), WORLD, UniformLogging(ACTIONS), instances=40, length=lengths)
@@ -298,20 +305,20 @@ def test_histories_may_have_unequal_lengths(recording):
 
 
 @pytest.mark.parametrize("length", [0, np.array([30, 0, 5]), np.array([30, -1, 5])], ids=["none", "one", "negative"])
-def test_an_instance_without_rounds_is_refused(length):
+def test_an_instance_without_rounds_is_refused(length: int | np.ndarray) -> None:
     """Dropped in silence, the latent states would belong to other instances than the logs."""
     with pytest.raises(ValueError, match="length"):
         record(jr.key(1), WORLD, UniformLogging(ACTIONS), instances=3, length=length)
 
 
-def test_another_key_gives_another_recording(recording):
+def test_another_key_gives_another_recording(recording: Recording) -> None:
     other = record(jr.key(2), WORLD, UniformLogging(ACTIONS), instances=40, length=30)
     assert np.abs(other.latents - recording.latents).min() > 0
     assert np.any(other.logs.action != recording.logs.action)
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
-def test_a_recording_goes_through_a_frame_and_back(recording, backend):
+def test_a_recording_goes_through_a_frame_and_back(recording: Recording, backend: str) -> None:
     logs = recording.logs
     frame = logs.to_frame(backend)
     again = Logs.from_frame(frame, instance="instance", time="time", action="action", reward="reward")
@@ -328,7 +335,7 @@ def test_a_recording_goes_through_a_frame_and_back(recording, backend):
     np.testing.assert_allclose(pd.DataFrame(again.to_frame())[columns], logs.context, atol=1e-5)
 
 
-def test_with_its_own_schema_a_frame_gives_the_same_contexts(recording):
+def test_with_its_own_schema_a_frame_gives_the_same_contexts(recording: Recording) -> None:
     again = Logs.from_frame(recording.logs.to_frame("pyarrow"), schema=recording.logs.schema)
     np.testing.assert_array_equal(again.context, recording.logs.context)
     np.testing.assert_array_equal(again.action, recording.logs.action)
@@ -340,7 +347,7 @@ def test_with_its_own_schema_a_frame_gives_the_same_contexts(recording):
 SMALL = Specification(Synthetic(latent_dim=DIM, actions=ACTIONS), Plan(instances=40, test_instances=40, length=30))
 
 
-def test_a_specification_comes_back_from_its_file(tmp_path):
+def test_a_specification_comes_back_from_its_file(tmp_path: Path) -> None:
     odd = Specification(
         Synthetic(3, 35, "laplace", 0.1 + 0.2, "leaky", 0.25, 4, 7, 2.0),
         Plan(confounding=0.5, instances=3, test_instances=0, length=9),
@@ -351,7 +358,7 @@ def test_a_specification_comes_back_from_its_file(tmp_path):
     assert json.loads((tmp_path / "world.json").read_text())["environment"] == "synthetic"
 
 
-def test_a_file_of_the_first_version_gives_the_same_world(tmp_path):
+def test_a_file_of_the_first_version_gives_the_same_world(tmp_path: Path) -> None:
     stored = {"environment": "synthetic", "seed": 2, "latent_dim": 4, "context_dim": 7, "layers": 3, "actions": 6}
     stored |= {"noise": "laplace", "noise_scale": 0.3, "reward": "leaky", "latent_std": 2.0, "reward_std": 0.25}
     stored |= {"confounding": 0.5, "instances": 3, "test_instances": 0, "length": 9}
@@ -360,7 +367,7 @@ def test_a_file_of_the_first_version_gives_the_same_world(tmp_path):
     assert Specification.load(tmp_path / "world.json") == Specification(world, Plan(3, 9, 0, 0.5), seed=2)
 
 
-def test_a_specification_determines_the_recordings(tmp_path):
+def test_a_specification_determines_the_recordings(tmp_path: Path) -> None:
     SMALL.save(tmp_path / "world.json")
     first, second = SMALL.record(), Specification.load(tmp_path / "world.json").record()
     np.testing.assert_array_equal(first.training.logs.context, second.training.logs.context)
@@ -371,7 +378,7 @@ def test_a_specification_determines_the_recordings(tmp_path):
     )
 
 
-def test_a_specification_can_do_without_test_instances():
+def test_a_specification_can_do_without_test_instances() -> None:
     recorded = replace(SMALL, plan=replace(SMALL.plan, test_instances=0)).record()
     assert recorded.held_out is None
     with pytest.raises(WorldError, match="test_instances is 0"):
@@ -379,7 +386,7 @@ def test_a_specification_can_do_without_test_instances():
     np.testing.assert_array_equal(recorded.training.logs.context, SMALL.record().training.logs.context)
 
 
-def test_a_description_draws_the_world_it_names():
+def test_a_description_draws_the_world_it_names() -> None:
     world = Synthetic(
         latent_dim=3,
         context_dim=5,
@@ -397,7 +404,7 @@ def test_a_description_draws_the_world_it_names():
     assert (float(world.latent_std), float(world.reward_std)) == (2.0, 0.5)
 
 
-def test_a_plan_can_make_logged_actions_depend_on_the_latent_state():
+def test_a_plan_can_make_logged_actions_depend_on_the_latent_state() -> None:
     plan = replace(SMALL.plan, confounding=2.0, instances=100)
     for strength, expected in ((0.0, False), (2.0, True)):
         recording = replace(SMALL, plan=replace(plan, confounding=strength)).record().training
@@ -407,12 +414,12 @@ def test_a_plan_can_make_logged_actions_depend_on_the_latent_state():
 
 
 @pytest.mark.parametrize(("field", "value"), [("noise", "cauchy"), ("reward", "cubic")])
-def test_an_unknown_family_is_answered_with_the_known_ones(field, value):
+def test_an_unknown_family_is_answered_with_the_known_ones(field: str, value: Any) -> None:
     with pytest.raises(WorldError, match=rf"{field} must be one of (gaussian|linear), .*; got '{value}'"):
         Synthetic(**{field: value})
 
 
-def test_the_name_of_a_noise_is_not_a_noise():
+def test_the_name_of_a_noise_is_not_a_noise() -> None:
     with pytest.raises(WorldError, match=r"noise must be GaussianNoise\(scale\).*; got 'laplace'\. By name:"):
         draw_world(jr.key(0), noise="laplace")
 
@@ -421,13 +428,13 @@ def test_the_name_of_a_noise_is_not_a_noise():
     "text",
     ["", "{", "[]", "3", "null", '{"seed": 1}', '{"environment": "synthetic", "colour": 1}', '{"environment": []}'],
 )
-def test_a_file_that_is_no_specification_is_refused(tmp_path, text):
+def test_a_file_that_is_no_specification_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "world.json").write_text(text)
     with pytest.raises(WorldError, match=r"world\.json"):
         Specification.load(tmp_path / "world.json")
 
 
-def test_a_missing_or_binary_file_is_refused(tmp_path):
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorldError, match=r"nowhere\.json"):
         Specification.load(tmp_path / "nowhere.json")
     (tmp_path / "world.json").write_bytes(b"\xff\xfe\x80")
@@ -436,7 +443,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("more", [{}, {"sites": 3}])
-def test_an_unknown_environment_is_answered_with_the_known_ones(tmp_path, more):
+def test_an_unknown_environment_is_answered_with_the_known_ones(tmp_path: Path, more: dict[str, int]) -> None:
     (tmp_path / "world.json").write_text(json.dumps({"environment": "mars", **more}))
     with pytest.raises(WorldError, match=r"'mars' environment; known are .*synthetic.*import that first"):
         Specification.load(tmp_path / "world.json")
@@ -458,7 +465,7 @@ def test_an_unknown_environment_is_answered_with_the_known_ones(tmp_path, more):
         ("noise_scale", "wide"),
     ],
 )
-def test_impossible_numbers_in_a_file_are_named(tmp_path, field, value):
+def test_impossible_numbers_in_a_file_are_named(tmp_path: Path, field: str, value: Any) -> None:
     (tmp_path / "world.json").write_text(json.dumps({"environment": "synthetic", field: value}))
     with pytest.raises(WorldError, match=field):
         Specification.load(tmp_path / "world.json")

@@ -5,13 +5,16 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array
 
-from ilb.environments import UniformLogging, record
+from ilb.environments import Recording, UniformLogging, record
 from ilb.errors import WorldError
+from ilb.models.baselines import ContextRegression
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import cpg
 from ilb.online.linear import lin_ts, lin_ucb
+from ilb.online.policy import AbstractBelief
 from ilb.simulation import simulate
 from ilb.types import Step
 from ilb_paper.catalogue.fig_synthetic_contextual import Stationary, StationarySetting
@@ -22,16 +25,16 @@ WORLD = Stationary().draw(1000)
 
 
 @pytest.fixture(scope="module")
-def recording():
+def recording() -> Recording:
     return record(jr.key(1001), WORLD, UniformLogging(10), instances=500, length=1)
 
 
 @pytest.fixture(scope="module")
-def regression(recording):
+def regression(recording: Recording) -> ContextRegression:
     return fit_context_regression(recording.logs, ridge=0.5)
 
 
-def rounds_of_one_instance(rng, rounds=60):
+def rounds_of_one_instance(rng: np.random.Generator, rounds: int = 60) -> Step:
     context = np.asarray(WORLD.sample_instance(jr.key(5)))
     return Step(
         jnp.asarray(np.tile(context, (rounds, 1))),
@@ -41,7 +44,7 @@ def rounds_of_one_instance(rng, rounds=60):
 
 
 @jax.jit
-def believed(belief, steps):
+def believed(belief: AbstractBelief, steps: Step) -> tuple[Array, Array]:
     """Means and standard deviations after all steps."""
     state = jax.lax.scan(lambda state, step: (belief.learn(state, step), None), belief.init(), steps)[0]
     rewards = belief.rewards(state, steps.context[0])
@@ -51,7 +54,7 @@ def believed(belief, steps):
 # The world
 
 
-def test_coefficients_are_uniform_between_the_printed_bounds():
+def test_coefficients_are_uniform_between_the_printed_bounds() -> None:
     theta = np.asarray(Stationary(actions=4000).draw().theta)
     assert theta.shape == (4000, 5)
     assert 0.3 <= theta.min() < 0.301
@@ -61,7 +64,7 @@ def test_coefficients_are_uniform_between_the_printed_bounds():
     assert theta.var() == pytest.approx(0.25 / 12, rel=0.03)
 
 
-def test_contexts_have_the_printed_mean_and_covariance():
+def test_contexts_have_the_printed_mean_and_covariance() -> None:
     contexts = np.asarray(jax.vmap(WORLD.sample_instance)(jr.split(jr.key(2), 40_000)))
     ones = np.ones((5, 5))
     covariance = 0.1 * np.eye(5) + 0.05 * np.triu(ones, 1) + 0.05 * np.tril(ones, -1)
@@ -71,7 +74,7 @@ def test_contexts_have_the_printed_mean_and_covariance():
     np.testing.assert_allclose(WORLD.oracle().noise.population_covariance, covariance, atol=1e-6)
 
 
-def test_an_instance_shows_one_context_for_ever_and_rewards_scatter_around_its_values():
+def test_an_instance_shows_one_context_for_ever_and_rewards_scatter_around_its_values() -> None:
     recording = record(jr.key(3), WORLD, UniformLogging(10), instances=20, length=200)
     logs = recording.logs
     context = logs.context.reshape(20, 200, 5)
@@ -83,13 +86,13 @@ def test_an_instance_shows_one_context_for_ever_and_rewards_scatter_around_its_v
     assert abs(residual.mean()) < 4 * 0.25 / np.sqrt(4000)
 
 
-def test_who_knows_the_model_has_no_regret():
+def test_who_knows_the_model_has_no_regret() -> None:
     history = simulate(jr.key(4), WORLD, cpg(WORLD.oracle()), instances=50, horizon=3)
     assert np.all(history.regret < 1e-5)
 
 
 @pytest.mark.parametrize("name", ["actions", "latent_dim"])
-def test_a_world_without_actions_or_contexts_is_refused(name):
+def test_a_world_without_actions_or_contexts_is_refused(name: str) -> None:
     with pytest.raises(WorldError, match=f"{name} must be an integer, at least 1; got 0"):
         Stationary(**{name: 0})
 
@@ -98,7 +101,7 @@ def test_a_world_without_actions_or_contexts_is_refused(name):
 
 
 @pytest.mark.parametrize("ridge", [0.5, 1.0])
-def test_a_linear_bandit_on_a_constant_context_is_one_without_contexts(ridge):
+def test_a_linear_bandit_on_a_constant_context_is_one_without_contexts(ridge: float) -> None:
     """Along x the belief is one-dimensional: the prior of action a is N(0, sigma^2 |x|^2 / lambda)."""
     steps = rounds_of_one_instance(np.random.default_rng(0))
     prior_variance = 0.25**2 * jnp.sum(steps.context[0] ** 2) / ridge
@@ -108,7 +111,7 @@ def test_a_linear_bandit_on_a_constant_context_is_one_without_contexts(ridge):
             np.testing.assert_allclose(linear, arm, rtol=1e-4, atol=1e-5)
 
 
-def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regression):
+def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regression: ContextRegression) -> None:
     steps = rounds_of_one_instance(np.random.default_rng(1))
     mean, std = believed(widened_lin_ts(regression, 0.25, horizon=1000).belief, steps)
     x, precision = np.asarray(steps.context[0], float), np.asarray(regression.precision, float)
@@ -123,7 +126,7 @@ def test_released_draws_are_widened_by_the_log_determinants_of_all_actions(regre
     np.testing.assert_allclose(std, [beta * np.sqrt(x @ np.linalg.solve(A, x)) for A in precision], rtol=1e-4)
 
 
-def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened():
+def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_not_widened() -> None:
     toy, seed = StationarySetting(), 1
     regret = {}
     for name in ("MAB", "Warm LinTS", "Warm LinTS (released)"):
@@ -134,7 +137,7 @@ def test_contexts_do_not_pay_as_released_but_a_warm_start_does_when_draws_are_no
     assert middle.value + 3 * middle.standard_error < worst.value - 3 * worst.standard_error
 
 
-def test_the_warm_start_of_the_toy_has_the_ridge_of_the_released_code():
+def test_the_warm_start_of_the_toy_has_the_ridge_of_the_released_code() -> None:
     toy = StationarySetting()
     logs = toy.record(3).training.logs
     for name in ("Warm LinTS", "Warm LinTS (released)"):

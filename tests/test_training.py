@@ -1,6 +1,7 @@
 """The training loop on problems whose answers are known."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +9,13 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 
 from ilb.errors import FitError
-from ilb.offline.training import CosineAdam, MomentumSGD, Schedule, minimise, minimise_many
+from ilb.offline.training import CosineAdam, MomentumSGD, Optimiser, Schedule, minimise, minimise_many
 
 
-def squared_distance(params, data, key):
+def squared_distance(params: Array, data: tuple[Array, Array], key: PRNGKeyArray) -> Array:
     """Least squares on a minibatch of 32 rows."""
     inputs, targets = data
     index = jr.randint(key, (32,), 0, len(targets))
@@ -21,7 +23,7 @@ def squared_distance(params, data, key):
 
 
 @pytest.fixture(scope="module")
-def regression():
+def regression() -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(500, 3)).astype(np.float32)
     targets = (inputs @ np.array([1.0, -2.0, 0.5]) + 0.1 * rng.normal(size=500)).astype(np.float32)
@@ -30,7 +32,9 @@ def regression():
 
 @pytest.mark.parametrize("optimiser", [CosineAdam(0.05), MomentumSGD(0.02)])
 @pytest.mark.parametrize("averaging", [0.0, 0.99])
-def test_it_finds_the_least_squares_solution(regression, optimiser, averaging):
+def test_it_finds_the_least_squares_solution(
+    regression: tuple[Array, Array], optimiser: Optimiser, averaging: float
+) -> None:
     result = minimise(
         jr.key(0), squared_distance, jnp.zeros(3), regression, Schedule(1500, optimiser, averaging, score_every=500)
     )
@@ -38,7 +42,7 @@ def test_it_finds_the_least_squares_solution(regression, optimiser, averaging):
     np.testing.assert_allclose(result.params, expected, atol=0.03)
 
 
-def test_a_run_in_company_is_the_run_alone(regression):
+def test_a_run_in_company_is_the_run_alone(regression: tuple[Array, Array]) -> None:
     schedule = Schedule(300, score_every=100)
     starts = jnp.stack([jnp.zeros(3), jnp.ones(3)])
     keys = jr.split(jr.key(1), 2)
@@ -52,13 +56,13 @@ def test_a_run_in_company_is_the_run_alone(regression):
     np.testing.assert_allclose(together.curve.training, np.stack([run.curve.training for run in alone]), rtol=1e-4)
 
 
-def test_the_same_key_gives_the_same_numbers(regression):
+def test_the_same_key_gives_the_same_numbers(regression: tuple[Array, Array]) -> None:
     schedule = Schedule(200, score_every=100)
     first, second = (minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, schedule) for _ in range(2))
     np.testing.assert_array_equal(first.params, second.params)
 
 
-def test_scoring_more_often_does_not_change_the_path(regression):
+def test_scoring_more_often_does_not_change_the_path(regression: tuple[Array, Array]) -> None:
     often, seldom = (
         minimise(jr.key(3), squared_distance, jnp.zeros(3), regression, Schedule(250, score_every=every)).params
         for every in (30, 250)
@@ -66,8 +70,8 @@ def test_scoring_more_often_does_not_change_the_path(regression):
     np.testing.assert_allclose(often, seldom, atol=1e-6)
 
 
-def test_the_steps_are_those_of_optax_by_hand():
-    def loss(params, data, key):
+def test_the_steps_are_those_of_optax_by_hand() -> None:
+    def loss(params: Array, data: Array, key: PRNGKeyArray) -> Array:
         return jnp.sum((params - data) ** 2)
 
     schedule = Schedule(7, MomentumSGD(0.01, 0.9), averaging=0.5, score_every=3)
@@ -88,11 +92,11 @@ def test_the_steps_are_those_of_optax_by_hand():
 class WrongWay:
     """A training loss that leads away from where the validation data are."""
 
-    def __call__(self, params, data, key):
+    def __call__(self, params: Array, data: Any, key: PRNGKeyArray) -> Array:
         return (params - data) ** 2
 
 
-def test_the_parameters_with_the_best_validation_loss_are_kept_and_patience_ends_the_run():
+def test_the_parameters_with_the_best_validation_loss_are_kept_and_patience_ends_the_run() -> None:
     schedule = Schedule(2000, MomentumSGD(0.001, 0.0), score_every=10, patience=5)
     result = minimise(jr.key(0), WrongWay(), jnp.asarray(0.0), jnp.asarray(1.0), schedule, validation=jnp.asarray(0.3))
     assert abs(float(result.params) - 0.3) < 0.02
@@ -102,7 +106,7 @@ def test_the_parameters_with_the_best_validation_loss_are_kept_and_patience_ends
     assert len(result.curve.step) == best + 1 + 5
 
 
-def test_a_stopped_run_does_not_change_while_others_go_on():
+def test_a_stopped_run_does_not_change_while_others_go_on() -> None:
     schedule = Schedule(400, MomentumSGD(0.001, 0.0), score_every=10, patience=3)
     run = lambda held_out: minimise_many(  # noqa: E731
         jr.split(jr.key(0), 2), WrongWay(), jnp.zeros(2), jnp.ones(2), schedule, validation=jnp.array([0.1, held_out])
@@ -110,8 +114,8 @@ def test_a_stopped_run_does_not_change_while_others_go_on():
     np.testing.assert_array_equal(run(0.12).params[0], run(5.0).params[0])
 
 
-def test_interrupting_keeps_the_best_so_far(regression):
-    def interrupt_at_200(step, steps, loss):
+def test_interrupting_keeps_the_best_so_far(regression: tuple[Array, Array]) -> None:
+    def interrupt_at_200(step: int, steps: int, loss: float) -> None:
         if step == 200:
             raise KeyboardInterrupt
 
@@ -129,21 +133,21 @@ def test_interrupting_keeps_the_best_so_far(regression):
     assert np.all(np.isfinite(result.params))
 
 
-def test_a_loss_that_explodes_says_what_to_do(regression):
+def test_a_loss_that_explodes_says_what_to_do(regression: tuple[Array, Array]) -> None:
     with pytest.raises(FitError, match="Lower the learning rate"):
         minimise(
             jr.key(0), squared_distance, jnp.zeros(3), regression, Schedule(500, MomentumSGD(1e6, 0.9), score_every=100)
         )
 
 
-def test_equal_losses_and_recipes_compile_once(regression):
+def test_equal_losses_and_recipes_compile_once(regression: tuple[Array, Array]) -> None:
     traces = []
 
     @dataclass(frozen=True)
     class Counting:
         scale: float
 
-        def __call__(self, params, data, key):
+        def __call__(self, params: Array, data: Any, key: PRNGKeyArray) -> Array:
             traces.append(1)
             return self.scale * squared_distance(params, data, key)
 

@@ -1,12 +1,15 @@
 """The autoencoder against what is known in closed form: probabilistic PCA, Gaussian divergences, held-out instances."""
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, PRNGKeyArray
 from scipy.linalg import subspace_angles
 from scipy.stats import multivariate_normal, norm
 from sklearn.decomposition import PCA
@@ -24,54 +27,54 @@ from ilb.offline.encoders.vae import (
     stack_contexts,
 )
 from ilb.offline.encodings import encode_contexts
-from ilb.offline.scaling import MinMax, Standardised, Whitened, apply_scaling, fit_whitening
+from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened, apply_scaling, fit_whitening
 from ilb.offline.training import Adam, CosineAdam, Schedule, hold_out, minimise
 from ilb_paper.released import SigmoidSquares, released_vae_recipe
 
 STD = 0.5
 
 
-def linear_map(matrix, shift):
+def linear_map(matrix: np.ndarray, shift: np.ndarray) -> DenseMLP:
     return DenseMLP((), Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(shift, jnp.float32)))
 
 
-def linear_gaussian_rows(loadings, count, seed=0):
+def linear_gaussian_rows(loadings: np.ndarray, count: int, seed: int = 0) -> ContextRows:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, len(loadings))) @ loadings + STD * rng.normal(size=(count, loadings.shape[1]))
     return ContextRows(jnp.asarray(rows, jnp.float32), jnp.asarray(count))
 
 
-def exact_posterior(loadings, std=STD):
+def exact_posterior(loadings: np.ndarray, std: float = STD) -> DenseMLP:
     """The encoder of p(z | x) for orthogonal loadings, whose posterior covariance is diagonal."""
     precision = np.sum(loadings**2, axis=1) / std**2 + 1
     matrix = np.concatenate([loadings.T / std**2 / precision, np.zeros_like(loadings.T)], axis=1)
     return linear_map(matrix, np.concatenate([np.zeros(len(loadings)), -np.log(precision)]))
 
 
-def rows_of(contexts):
+def rows_of(contexts: Array) -> set[bytes]:
     return {row.tobytes() for row in np.asarray(contexts)}
 
 
 @partial(jax.jit, static_argnums=0)
-def many_losses(loss, params, rows, keys):
+def many_losses(loss: NegativeELBO, params: VAEParams, rows: ContextRows, keys: PRNGKeyArray) -> Array:
     return jax.lax.map(lambda key: loss(params, rows, key), keys)
 
 
-def expected_loss(params, rows, std=STD):
+def expected_loss(params: VAEParams, rows: ContextRows, std: float = STD) -> tuple[float, float]:
     """The mean over many batches, and its standard error."""
     values = many_losses(NegativeELBO(4096, 1.0, GaussianLikelihood(std)), params, rows, jr.split(jr.key(0), 64))
     return float(values.mean()), float(values.std() / 8)
 
 
 @pytest.fixture(scope="module")
-def logs():
+def logs() -> Logs:
     rng = np.random.default_rng(0)
     shape = (80, 60)
     return Logs.from_arrays(rng.normal(size=(*shape, 3)), rng.integers(5, size=shape), rng.normal(size=shape))
 
 
 @pytest.fixture(scope="module")
-def idle(logs):
+def idle(logs: Logs) -> LatentModel:
     """A model whose training changes nothing, so that only the stopping rule acts."""
     return fit(logs, latent_dim=3, recipe=VAERecipe(optimiser=Adam(0.0, 0.0), epochs=50, patience=3))
 
@@ -79,7 +82,7 @@ def idle(logs):
 LOADINGS = np.array([[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]])
 
 
-def test_the_divergence_is_what_sampling_says():
+def test_the_divergence_is_what_sampling_says() -> None:
     mean, log_variance = np.array([0.7, -1.2]), np.array([-0.8, 0.4])
     std = np.exp(0.5 * log_variance)
     z = mean + std * np.random.default_rng(0).normal(size=(200_000, 2))
@@ -88,7 +91,7 @@ def test_the_divergence_is_what_sampling_says():
     assert float(closed) == pytest.approx(ratios.mean(), abs=4 * ratios.std() / np.sqrt(len(ratios)))
 
 
-def test_the_bound_is_tight_at_the_exact_posterior_and_only_there():
+def test_the_bound_is_tight_at_the_exact_posterior_and_only_there() -> None:
     rows = linear_gaussian_rows(LOADINGS, 4096)
     marginal = multivariate_normal(np.zeros(4), LOADINGS.T @ LOADINGS + STD**2 * np.eye(4))
     surprise = -marginal.logpdf(np.asarray(rows.inputs)).mean()
@@ -103,7 +106,7 @@ def test_the_bound_is_tight_at_the_exact_posterior_and_only_there():
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 4.0])
-def test_beta_weighs_the_divergence_from_the_prior(beta):
+def test_beta_weighs_the_divergence_from_the_prior(beta: float) -> None:
     """All rows are alike, so the divergence of a batch is that of the one context, and the draws of z are the same."""
     context = np.array([1.0, -2.0, 0.5, 3.0])
     rows = ContextRows(jnp.tile(jnp.asarray(context, jnp.float32), (8, 1)), jnp.asarray(8))
@@ -117,7 +120,7 @@ def test_beta_weighs_the_divergence_from_the_prior(beta):
     assert weighed - bare == pytest.approx(beta * divergence, rel=1e-4, abs=1e-4)
 
 
-def test_a_recipe_with_a_large_beta_leaves_the_latent_state_unused(logs):
+def test_a_recipe_with_a_large_beta_leaves_the_latent_state_unused(logs: Logs) -> None:
     """beta reaches the loss: with a prior that outweighs the contexts, all encodings stay at its mean."""
     used, unused = (
         encode_contexts(fit(logs, latent_dim=3, recipe=VAERecipe(beta=beta, epochs=4)).encoder, logs.context).std(
@@ -129,7 +132,7 @@ def test_a_recipe_with_a_large_beta_leaves_the_latent_state_unused(logs):
     assert np.all(unused < 0.1)
 
 
-def test_a_linear_autoencoder_finds_the_principal_subspace():
+def test_a_linear_autoencoder_finds_the_principal_subspace() -> None:
     """Probabilistic PCA: encoder and decoder span it, and the loss is the likelihood of the closed form."""
     rows = linear_gaussian_rows(LOADINGS, 4096, seed=2)
     rng = np.random.default_rng(3)
@@ -150,12 +153,14 @@ def test_a_linear_autoencoder_finds_the_principal_subspace():
 
 
 @pytest.mark.parametrize(("std", "unused_is_best"), [(1.0, True), (0.1, False)])
-def test_on_white_contexts_unit_noise_switches_the_latent_state_off_and_small_noise_does_not(std, unused_is_best):
+def test_on_white_contexts_unit_noise_switches_the_latent_state_off_and_small_noise_does_not(
+    std: float, unused_is_best: bool
+) -> None:
     """Every decoder w z has its exact posterior here, so only the strength w of the latent state differs."""
     white = np.random.default_rng(4).normal(size=(4096, 4))
     rows = ContextRows(jnp.asarray((white - white.mean(axis=0)) / white.std(axis=0), jnp.float32), jnp.asarray(4096))
 
-    def loss_at(strength):
+    def loss_at(strength: float) -> float:
         loadings = strength * np.eye(2, 4)
         return expected_loss(VAEParams(exact_posterior(loadings, std), linear_map(loadings, np.zeros(4))), rows, std)[0]
 
@@ -163,13 +168,22 @@ def test_on_white_contexts_unit_noise_switches_the_latent_state_off_and_small_no
     assert all((unused < loss_at(strength)) == unused_is_best for strength in (0.6, 0.9))
 
 
-def test_no_instance_is_both_trained_on_and_held_out(logs, monkeypatch):
+def test_no_instance_is_both_trained_on_and_held_out(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     """What reaches the training loop: as sets of rows, since contexts of different instances differ."""
 
     class Seen(Exception):  # noqa: N818
         pass
 
-    def look(keys, loss, params, data, schedule, *, validation, report):
+    def look(
+        keys: PRNGKeyArray,
+        loss: Any,
+        params: Any,
+        data: ContextRows,
+        schedule: Any,
+        *,
+        validation: ContextRows,
+        report: Any,
+    ) -> None:
         raise Seen([rows_of(part.inputs[0, : part.rows[0]]) for part in (data, validation)])
 
     monkeypatch.setattr("ilb.offline.encoders.vae.minimise_many", look)
@@ -184,7 +198,7 @@ def test_no_instance_is_both_trained_on_and_held_out(logs, monkeypatch):
         assert own <= held or own <= kept
 
 
-def test_instances_are_held_out_whole_and_in_order(logs):
+def test_instances_are_held_out_whole_and_in_order(logs: Logs) -> None:
     kept, held = hold_out(jr.key(3), logs, 16)
     assert (kept.instances, held.instances) == (64, 16)
     together = np.concatenate([kept.context, held.context])
@@ -195,7 +209,7 @@ def test_instances_are_held_out_whole_and_in_order(logs):
         assert first == sorted(first)
 
 
-def test_padding_is_never_drawn(logs):
+def test_padding_is_never_drawn(logs: Logs) -> None:
     scaling = Affine(2 * jnp.eye(3), jnp.ones(3))
     stacked = stack_contexts([scaling], [logs.select([0])], 500)
     assert stacked.inputs.shape == (1, 500, 3)
@@ -207,14 +221,14 @@ def test_padding_is_never_drawn(logs):
     assert np.isfinite(expected_loss(params, poisoned)[0])
 
 
-def test_training_stops_by_what_is_held_out(logs, idle):
+def test_training_stops_by_what_is_held_out(logs: Logs, idle: LatentModel) -> None:
     """At rate zero nothing improves after the first epoch, so patience runs out `patience` epochs later."""
     epoch = int(np.ceil(0.9 * logs.rows / 32))
     np.testing.assert_array_equal(idle.provenance.curve["step"], epoch * np.arange(1, 5))
     assert np.ptp(idle.provenance.curve["validation"]) == 0
 
 
-def test_weight_decay_is_in_the_gradient_as_the_papers_adam_has_it():
+def test_weight_decay_is_in_the_gradient_as_the_papers_adam_has_it() -> None:
     """By hand: the first step of Adam is the sign of the gradient, of which the decay is a part."""
     optimiser = Adam(learning_rate=0.1, weight_decay=0.5).build(1)
     params, gradient = jnp.array([2.0, -2.0, 2.0]), jnp.array([0.5, 0.5, -2.0])
@@ -223,7 +237,7 @@ def test_weight_decay_is_in_the_gradient_as_the_papers_adam_has_it():
 
 
 @pytest.mark.parametrize("scaling", [Whitened(), Standardised(), MinMax()])
-def test_scalings_do_what_they_say_and_survive_a_constant_column(scaling):
+def test_scalings_do_what_they_say_and_survive_a_constant_column(scaling: Scaling) -> None:
     contexts = np.random.default_rng(0).normal(3.0, [1.0, 20.0, 0.0], size=(500, 3)).astype(np.float32)
     scaling_map = scaling.fit(contexts)
     scaled = contexts @ np.asarray(scaling_map.matrix) + np.asarray(scaling_map.shift)
@@ -232,7 +246,7 @@ def test_scalings_do_what_they_say_and_survive_a_constant_column(scaling):
     np.testing.assert_allclose(spread, [0, 1, 1], atol=1e-3)
 
 
-def test_the_released_loss_is_squares_to_a_sigmoid_and_ignores_the_prior():
+def test_the_released_loss_is_squares_to_a_sigmoid_and_ignores_the_prior() -> None:
     rng = np.random.default_rng(0)
     context, decoded = rng.normal(size=3), rng.normal(size=3)
     expected = np.sum((context - 1 / (1 + np.exp(-decoded))) ** 2)
@@ -241,7 +255,7 @@ def test_the_released_loss_is_squares_to_a_sigmoid_and_ignores_the_prior():
     assert (recipe.layers, recipe.neck, recipe.beta) == (4, 1, 0.0)
 
 
-def test_a_model_with_an_autoencoder_comes_back_from_disk(logs, idle, tmp_path):
+def test_a_model_with_an_autoencoder_comes_back_from_disk(logs: Logs, idle: LatentModel, tmp_path: Path) -> None:
     idle.save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     for a, b in zip(jax.tree.leaves(idle.bare()), jax.tree.leaves(loaded.bare()), strict=True):
