@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+
+Context = Float[Array, " d"]
+"""One context."""
+
+Values = Float[Array, " K"]
+"""A number for each action."""
+
+Allowed = Bool[Array, " K"]
+"""Which actions may be chosen."""
 
 
 @runtime_checkable

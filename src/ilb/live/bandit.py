@@ -5,6 +5,7 @@ The compiled programs are the policies of the simulation; nothing here is a seco
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,10 @@ class LiveBandit:
     """
 
     def __init__(self, policy: AbstractPolicy, schema: Schema, *, seed: int = 0) -> None:
-        self._bound = BoundPolicy(policy, schema, seed)
+        self.policy = policy
+        self.schema = schema
+        self.seed = operator.index(seed)
+        self._bound = BoundPolicy(policy, schema, self.seed)
 
     @classmethod
     def on(cls, model: LatentModel | RecurrentRegression, policy: str | None = None, *, seed: int = 0) -> LiveBandit:
@@ -55,21 +59,6 @@ class LiveBandit:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
         given = Ingredients.on(model, actions=len(schema.actions), context_dim=schema.width)
         return cls(build_policy(given, policy or given.usual_policy), schema, seed=seed)
-
-    @property
-    def policy(self) -> AbstractPolicy:
-        """What decides."""
-        return self._bound.policy
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of contexts and the labels of actions."""
-        return self._bound.schema
-
-    @property
-    def seed(self) -> int:
-        """Where randomness starts."""
-        return self._bound.seed
 
     def start(self, instance: Hashable) -> LiveInstance:
         """Begin an instance of which nothing is known yet."""

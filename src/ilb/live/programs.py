@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 from collections.abc import Callable, Collection, Hashable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -139,9 +138,8 @@ class BoundPolicy:
 
     def __init__(self, policy: AbstractPolicy, schema: Schema, seed: int) -> None:
         start = policy.init()
-        self.policy = policy
         self.schema = schema
-        self.seed = operator.index(seed)
+        self.seed = seed
         self.start = pack(start)
         self.vector = pack(policy)
         self.programs = compile_programs(packing_of(policy), packing_of(start))

@@ -58,8 +58,7 @@ class AbstractLogFits(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def regression(self) -> ContextRegression:
-        """Rewards on contexts."""
+    def regression(self) -> ContextRegression: ...
 
     @property
     @abc.abstractmethod
@@ -125,19 +124,16 @@ class Ingredients:
 
     @property
     def model(self) -> LatentModel:
-        """The latent model."""
         return _given(self._model, "a latent model. Fit one with `fit`, and give it to `prepare_ingredients`.")
 
     @property
     def log_fits(self) -> AbstractLogFits:
-        """What logs say to baselines."""
         return _given(
             self._log_fits, "logs. Give them to `prepare_ingredients`, and what it returns to `build_policies`."
         )
 
     @property
     def network(self) -> RecurrentRegression:
-        """The network of the regression baseline."""
         return _given(
             self._network,
             "a trained network. Make one with `fit_regression` (ilb.offline.regression), "
@@ -146,12 +142,10 @@ class Ingredients:
 
     @property
     def actions(self) -> int:
-        """K."""
         return _given(self._actions, "the number of actions. Give actions=.")
 
     @property
     def context_dim(self) -> int:
-        """The length d of a context."""
         return _given(self._context_dim, "the number of context columns. Give context_dim=.")
 
     @property

@@ -17,7 +17,7 @@ from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel
 from ilb.online.evidence import RewardSums
 from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, Uniform
-from ilb.types import Step, as_real
+from ilb.types import Context, Step, as_real
 
 ByAction = Float[Array, " K"] | Float[Array, ""]
 """A number for each action, or one that all share."""
@@ -37,7 +37,7 @@ class ArmBelief(AbstractBelief):
     def learn(self, state: RewardSums, step: Step) -> RewardSums:
         return state.add(step)
 
-    def rewards(self, state: RewardSums, context: Float[Array, " d"]) -> IndependentRewards:
+    def rewards(self, state: RewardSums, context: Context) -> IndependentRewards:
         del context
         return _posterior(state, self.prior_mean, self.prior_variance, self.reward_variance)
 
@@ -60,14 +60,14 @@ class FirstContextBelief(AbstractBelief):
         actions = self.model.noise.reward_variance.shape[0]
         return FirstContextSums(jnp.asarray(False), jnp.zeros(actions), RewardSums.none(actions))
 
-    def observe(self, state: FirstContextSums, context: Float[Array, " d"]) -> FirstContextSums:
+    def observe(self, state: FirstContextSums, context: Context) -> FirstContextSums:
         predicted = jnp.where(state.begun, state.predicted, self.model.reward(self.model.encoder(context)))
         return FirstContextSums(jnp.asarray(True), predicted, state.sums)
 
     def learn(self, state: FirstContextSums, step: Step) -> FirstContextSums:
         return state._replace(sums=state.sums.add(step))
 
-    def rewards(self, state: FirstContextSums, context: Float[Array, " d"]) -> IndependentRewards:
+    def rewards(self, state: FirstContextSums, context: Context) -> IndependentRewards:
         del context
         return _posterior(state.sums, state.predicted, self.prior_variance, self.model.noise.reward_variance)
 

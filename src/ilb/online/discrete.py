@@ -26,7 +26,7 @@ from ilb.online.policy import (
     choose,
     indicate,
 )
-from ilb.types import Choice, Step, as_real
+from ilb.types import Allowed, Choice, Context, Step, Values, as_real
 
 
 class MixtureRewards(AbstractRewards):
@@ -39,10 +39,10 @@ class MixtureRewards(AbstractRewards):
         """Give the probability of each state."""
         return jax.nn.softmax(self.log_weights)
 
-    def mean(self) -> Float[Array, " K"]:
+    def mean(self) -> Values:
         return self.probabilities() @ self.rows
 
-    def std(self) -> Float[Array, " K"]:
+    def std(self) -> Values:
         return jnp.sqrt(self.probabilities() @ (self.rows - self.mean()[None]) ** 2)
 
     @property
@@ -50,7 +50,7 @@ class MixtureRewards(AbstractRewards):
         """One number, which picks the state."""
         return 1
 
-    def at(self, noise: Float[Array, " 1"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " 1"]) -> Values:
         """Give the rewards of the state in whose share of the unit interval the noise falls."""
         edges = jnp.cumsum(self.probabilities())
         # Divided by the last edge, which rounding may leave below 1: no noise may fall beyond the last possible state.
@@ -68,7 +68,7 @@ class DiscreteBelief(AbstractBelief):
     def learn(self, state: RewardSums, step: Step) -> RewardSums:
         return state.add(step)
 
-    def rewards(self, state: RewardSums, context: Float[Array, " d"]) -> MixtureRewards:
+    def rewards(self, state: RewardSums, context: Context) -> MixtureRewards:
         del context
         # Distances to the mean reward, not to each reward: the rest is the same for all states, and is where float32
         # would lose what tells them apart.
@@ -115,9 +115,7 @@ class ModelUCB(AbstractPolicy):
         """Give what the consistent states promise."""
         return jnp.where(self.consistent(state)[:, None], self.states.mean_rewards, -jnp.inf)
 
-    def decide(
-        self, key: PRNGKeyArray, state: Promises, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> tuple[Promises, Choice]:
+    def decide(self, key: PRNGKeyArray, state: Promises, context: Context, allowed: Allowed) -> tuple[Promises, Choice]:
         """Take the largest promise for an allowed action, and remember who made it."""
         del key, context
         promised = self._promised(state)
@@ -135,15 +133,13 @@ class ModelUCB(AbstractPolicy):
             rounds=state.rounds + booked, shortfall=state.shortfall + booked * (promised - step.reward)
         )
 
-    def rewards(self, state: Promises, context: Float[Array, " d"]) -> MixtureRewards:
+    def rewards(self, state: Promises, context: Context) -> MixtureRewards:
         """Say how the rewards vary over the consistent states, each as common as it was in the logs."""
         del context
         weights = jnp.where(self.consistent(state), self.states.weights, 0.0)
         return MixtureRewards(jnp.log(weights), self.states.mean_rewards)
 
-    def propensities(
-        self, key: PRNGKeyArray, state: Promises, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, state: Promises, context: Context, allowed: Allowed) -> Values:
         del key, context
         return indicate(self._promised(state).max(axis=0), allowed)
 

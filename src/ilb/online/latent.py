@@ -26,7 +26,7 @@ from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, RewardSums
 from ilb.online.policy import AbstractBelief, AbstractRewards, BeliefPolicy, Greedy, IndependentThompson, Thompson
-from ilb.types import RewardModel, Step
+from ilb.types import Context, RewardModel, Step, Values
 
 SMALLEST_POPULATION = 1e-4
 """The least variance of the population, in units of the noise of one encoding, that a belief takes seriously."""
@@ -43,11 +43,11 @@ class LatentRewards(AbstractRewards):
     factor: Float[Array, "n n"]
     model: RewardModel
 
-    def mean(self) -> Float[Array, " K"]:
+    def mean(self) -> Values:
         """Give the rewards at the expected latent state (exact when they are linear)."""
         return self.model(self.z)
 
-    def std(self) -> Float[Array, " K"]:
+    def std(self) -> Values:
         """Give the standard deviations (linearised where rewards are not linear)."""
         slopes = jax.jacfwd(self.model)(self.z)
         spread = jax.vmap(lambda slope: solve_lower(self.factor, slope))(slopes)
@@ -57,7 +57,7 @@ class LatentRewards(AbstractRewards):
     def noise_size(self) -> int:
         return self.z.shape[0]
 
-    def at(self, noise: Float[Array, " n"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " n"]) -> Values:
         return self.model(self.z + solve_upper(self.factor, noise))
 
 
@@ -72,17 +72,17 @@ class PartlyExplainedRewards(AbstractRewards):
     offset: Float[Array, " K"]
     own_std: Float[Array, " K"]
 
-    def mean(self) -> Float[Array, " K"]:
+    def mean(self) -> Values:
         return self.share * self.explained.mean() + self.offset
 
-    def std(self) -> Float[Array, " K"]:
+    def std(self) -> Values:
         return jnp.sqrt((self.share * self.explained.std()) ** 2 + self.own_std**2)
 
     @property
     def noise_size(self) -> int:
         return self.explained.noise_size + self.own_std.shape[0]
 
-    def at(self, noise: Float[Array, " noise"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " noise"]) -> Values:
         latent, own = noise[: self.explained.noise_size], noise[self.explained.noise_size :]
         return self.share * self.explained.at(latent) + self.offset + self.own_std * own
 
@@ -96,7 +96,7 @@ class AbstractLatentBelief(AbstractBelief):
         noise = self.model.noise
         return Evidence.none(noise.population_mean.shape[0], noise.reward_variance.shape[0])
 
-    def observe(self, state: Evidence, context: Float[Array, " d"]) -> Evidence:
+    def observe(self, state: Evidence, context: Context) -> Evidence:
         """Encode the context and count it (Alg. 1, line 3)."""
         return state.add_encoding(self.model.encoder(context))
 
@@ -115,7 +115,7 @@ class ContextBelief(AbstractLatentBelief):
         precision = np.linalg.inv(np.asarray(model.noise.encoding_covariance, np.float64))
         self.factor = jnp.asarray(np.linalg.cholesky(precision), jnp.float32)
 
-    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
         """Believe the mean encoding, with its sampling covariance W / t."""
         del context
         return LatentRewards(state.encoding_sum / state.rounds, jnp.sqrt(state.rounds) * self.factor, self.model.reward)
@@ -129,7 +129,7 @@ class PrintedBelief(AbstractLatentBelief):
     def __check_init__(self) -> None:
         _linear(self.model)
 
-    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
         """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
         del context
         dim = state.encoding_sum.shape[0]
@@ -147,7 +147,7 @@ class ReleasedBelief(AbstractLatentBelief):
     def __check_init__(self) -> None:
         _linear(self.model)
 
-    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> LatentRewards:
+    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
         """Believe the Gaussian posterior in which a context counts as much as a reward."""
         del context
         dim = state.encoding_sum.shape[0]
@@ -188,7 +188,7 @@ class CalibratedBelief(AbstractLatentBelief):
         signal = np.mean((theta @ back) ** 2 @ variances)
         self.reward_variance = jnp.maximum(noise.reward_variance, SMALLEST_NOISE * max(signal, 1e-12))
 
-    def rewards(self, state: Evidence, context: Float[Array, " d"]) -> PartlyExplainedRewards:
+    def rewards(self, state: Evidence, context: Context) -> PartlyExplainedRewards:
         del context
         leftover, sums = self.model.noise.leftover_variance, state.rewards
         pooled = self.reward_variance + sums.pulls * leftover
@@ -210,14 +210,12 @@ def _linear(model: LatentModel) -> LinearReward:
     return model.reward
 
 
-def _outer_sum(reward: LinearReward, weights: Float[Array, " K"]) -> Float[Array, "n n"]:
+def _outer_sum(reward: LinearReward, weights: Values) -> Float[Array, "n n"]:
     r"""Sum $w_a \theta_a \theta_a^\top$; as one product of matrices when instances are batched."""
     return jnp.tensordot(weights, reward.theta[:, :, None] * reward.theta[:, None, :], 1)
 
 
-def _residual_sum(
-    reward: LinearReward, sums: RewardSums, weights: Float[Array, " K"] | float = 1.0
-) -> Float[Array, " n"]:
+def _residual_sum(reward: LinearReward, sums: RewardSums, weights: Values | float = 1.0) -> Float[Array, " n"]:
     r"""Sum $w_a \theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
     return (weights * (sums.reward_sum - sums.pulls * reward.intercept)) @ reward.theta
 

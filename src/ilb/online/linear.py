@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from ilb.models.baselines import ContextRegression
 from ilb.online.cholesky import cholesky, solve_lower
 from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, UpperConfidence
-from ilb.types import Step, as_real
+from ilb.types import Context, Step, as_real
 
 
 class LinearSums(NamedTuple):
@@ -50,7 +50,7 @@ class LinearBelief(AbstractBelief):
             state.moment + jnp.outer(taken, step.reward * step.context),
         )
 
-    def rewards(self, state: LinearSums, context: Float[Array, " d"]) -> IndependentRewards:
+    def rewards(self, state: LinearSums, context: Context) -> IndependentRewards:
         r"""Believe $x^\top A_a^{-1} b_a$, with variance $\nu^2 \sigma^2 x^\top A_a^{-1} x$, in this context."""
         factor = jax.vmap(cholesky)(self.prior_precision + state.precision)
         half_context = jax.vmap(solve_lower, in_axes=(0, None))(factor, context)

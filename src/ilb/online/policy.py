@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ilb.types import Choice, Step, as_real
+from ilb.types import Allowed, Choice, Context, Step, Values, as_real
 
 State = Any
 """What a policy remembers of one instance: a small pytree of its own choice."""
@@ -28,11 +28,11 @@ class AbstractRewards(eqx.Module):
     """What is believed of the K expected rewards of an instance at one moment."""
 
     @abc.abstractmethod
-    def mean(self) -> Float[Array, " K"]:
+    def mean(self) -> Values:
         """Give the expected values."""
 
     @abc.abstractmethod
-    def std(self) -> Float[Array, " K"]:
+    def std(self) -> Values:
         """Give the standard deviations."""
 
     @property
@@ -41,10 +41,10 @@ class AbstractRewards(eqx.Module):
         """The number of standard normal numbers behind one draw."""
 
     @abc.abstractmethod
-    def at(self, noise: Float[Array, " noise"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " noise"]) -> Values:
         """Give the rewards at one point of the joint belief, as a function of standard normal noise."""
 
-    def draw(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+    def draw(self, key: PRNGKeyArray) -> Values:
         """Draw all K at once from the joint belief."""
         return self.at(jr.normal(key, (self.noise_size,)))
 
@@ -55,17 +55,17 @@ class IndependentRewards(AbstractRewards):
     means: Float[Array, " K"]
     stds: Float[Array, " K"]
 
-    def mean(self) -> Float[Array, " K"]:
+    def mean(self) -> Values:
         return self.means
 
-    def std(self) -> Float[Array, " K"]:
+    def std(self) -> Values:
         return self.stds
 
     @property
     def noise_size(self) -> int:
         return self.means.shape[0]
 
-    def at(self, noise: Float[Array, " K"]) -> Float[Array, " K"]:
+    def at(self, noise: Float[Array, " K"]) -> Values:
         return self.means + self.stds * noise
 
 
@@ -77,9 +77,7 @@ class AbstractPolicy(eqx.Module):
         """Start an instance."""
 
     @abc.abstractmethod
-    def decide(
-        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> tuple[State, Choice]:
+    def decide(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> tuple[State, Choice]:
         """Take in a context and choose one of the allowed actions."""
 
     @abc.abstractmethod
@@ -87,13 +85,11 @@ class AbstractPolicy(eqx.Module):
         """Take in a reward: that of the last decision, or of an earlier one."""
 
     @abc.abstractmethod
-    def rewards(self, state: State, context: Float[Array, " d"]) -> AbstractRewards:
+    def rewards(self, state: State, context: Context) -> AbstractRewards:
         """Say what is believed of the rewards, after `decide` has taken the context in."""
 
     @abc.abstractmethod
-    def propensities(
-        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> Values:
         """Give the probability of each action being chosen, after `decide` has taken the context in."""
 
 
@@ -104,7 +100,7 @@ class AbstractBelief(eqx.Module):
     def init(self) -> State:
         """Know nothing of this instance."""
 
-    def observe(self, state: State, context: Float[Array, " d"]) -> State:
+    def observe(self, state: State, context: Context) -> State:
         """Take in the context of a round; by default, it teaches nothing but by its reward."""
         del context
         return state
@@ -114,7 +110,7 @@ class AbstractBelief(eqx.Module):
         """Take in the reward of a round, this one or an earlier one."""
 
     @abc.abstractmethod
-    def rewards(self, state: State, context: Float[Array, " d"]) -> AbstractRewards:
+    def rewards(self, state: State, context: Context) -> AbstractRewards:
         """Say what is believed of the rewards in a round with this context."""
 
 
@@ -122,12 +118,10 @@ class AbstractRule(eqx.Module):
     """How to value actions by what is believed of them; the largest value is taken."""
 
     @abc.abstractmethod
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         """Value all K actions."""
 
-    def propensities(
-        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         """Give the probability with which each action is taken; by default, one for the largest value."""
         return indicate(self.values(key, rewards), allowed)
 
@@ -141,28 +135,24 @@ class BeliefPolicy(AbstractPolicy):
     def init(self) -> State:
         return self.belief.init()
 
-    def decide(
-        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> tuple[State, Choice]:
+    def decide(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> tuple[State, Choice]:
         state = self.belief.observe(state, context)
         return state, choose(self.rule.values(key, self.belief.rewards(state, context)), allowed)
 
     def learn(self, state: State, step: Step) -> State:
         return self.belief.learn(state, step)
 
-    def rewards(self, state: State, context: Float[Array, " d"]) -> AbstractRewards:
+    def rewards(self, state: State, context: Context) -> AbstractRewards:
         return self.belief.rewards(state, context)
 
-    def propensities(
-        self, key: PRNGKeyArray, state: State, context: Float[Array, " d"], allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> Values:
         return self.rule.propensities(key, self.belief.rewards(state, context), allowed)
 
 
 class Greedy(AbstractRule):
     """The expected reward itself (Alg. 1, line 7)."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         del key
         return rewards.mean()
 
@@ -172,7 +162,7 @@ class UpperConfidence(AbstractRule):
 
     width: Float[Array, ""] = eqx.field(converter=as_real)
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         del key
         return rewards.mean() + self.width * rewards.std()
 
@@ -180,12 +170,10 @@ class UpperConfidence(AbstractRule):
 class Thompson(AbstractRule):
     """One joint draw from the belief."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         return rewards.draw(key)
 
-    def propensities(
-        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del key
         return probability_best(rewards, allowed)
 
@@ -193,13 +181,11 @@ class Thompson(AbstractRule):
 class IndependentThompson(AbstractRule):
     """A separate draw for each action from its own marginal (Alg. 1, line 9, as printed)."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         mean = rewards.mean()
         return mean + rewards.std() * jr.normal(key, mean.shape)
 
-    def propensities(
-        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del key
         return probability_best(IndependentRewards(rewards.mean(), rewards.std()), allowed)
 
@@ -207,27 +193,25 @@ class IndependentThompson(AbstractRule):
 class Uniform(AbstractRule):
     """Any allowed action, whatever is believed: the logging policy of the paper."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Float[Array, " K"]:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
         return jr.uniform(key, rewards.mean().shape)
 
-    def propensities(
-        self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Bool[Array, " K"]
-    ) -> Float[Array, " K"]:
+    def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del key, rewards
         return allowed / allowed.sum()
 
 
-def choose(values: Float[Array, " K"], allowed: Bool[Array, " K"]) -> Choice:
+def choose(values: Values, allowed: Allowed) -> Choice:
     """Take the allowed action with the largest value."""
     return Choice(jnp.argmax(jnp.where(allowed, values, -jnp.inf)), values)
 
 
-def indicate(values: Float[Array, " K"], allowed: Bool[Array, " K"]) -> Float[Array, " K"]:
+def indicate(values: Values, allowed: Allowed) -> Values:
     """Mark the allowed action with the largest value by 1, all others by 0."""
     return jax.nn.one_hot(choose(values, allowed).action, values.shape[0])
 
 
-def probability_best(rewards: AbstractRewards, allowed: Bool[Array, " K"]) -> Float[Array, " K"]:
+def probability_best(rewards: AbstractRewards, allowed: Allowed) -> Values:
     """Give the probability that each allowed action is the best of them: its share of `PROPENSITY_POINTS` points.
 
     The points are the same for every decision, so that probabilities are a function of the belief alone.

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ilb.models.recurrent import RecurrentRegression
 from ilb.online.policy import AbstractBelief, BeliefPolicy, Greedy, IndependentRewards
-from ilb.types import Step
+from ilb.types import Context, Step
 
 
 class RecurrentBelief(AbstractBelief):
@@ -22,14 +22,14 @@ class RecurrentBelief(AbstractBelief):
     def init(self) -> Float[Array, "layers h"]:
         return self.network.init_state()
 
-    def observe(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> Float[Array, "layers h"]:
+    def observe(self, state: Float[Array, "layers h"], context: Context) -> Float[Array, "layers h"]:
         return self.network.observe(state, context)
 
     def learn(self, state: Float[Array, "layers h"], step: Step) -> Float[Array, "layers h"]:
         del step  # rewards teach it nothing
         return state
 
-    def rewards(self, state: Float[Array, "layers h"], context: Float[Array, " d"]) -> IndependentRewards:
+    def rewards(self, state: Float[Array, "layers h"], context: Context) -> IndependentRewards:
         del context
         values = self.network.values(state)
         return IndependentRewards(values, jnp.zeros_like(values))
