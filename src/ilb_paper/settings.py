@@ -104,10 +104,8 @@ class AbstractSetting(ABC):
     def changes(self) -> dict[str, Any]:
         """Give what differs from the standard setting of this kind, whatever part it belongs to."""
         standard = type(self)()  # type: ignore[call-arg]
-        own = _changes(self, standard)
-        changed = {name: value for name, value in own.items() if name not in PARTS} | _changes(
-            self.world, standard.world
-        )
+        changed = {name: value for name, value in _changes(self, standard).items() if name not in PARTS}
+        changed |= _changes(self.world, standard.world)
         for perturbation in (*self.always, *self.playing):
             changed |= _changes(perturbation)
         return changed | _changes(self.plan, standard.plan)

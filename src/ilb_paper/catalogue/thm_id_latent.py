@@ -6,7 +6,7 @@ import numpy as np
 
 from ilb.environments import Plan
 from ilb.estimates import Estimate
-from ilb_paper.claims import Claim, Comparison, compare_fits
+from ilb_paper.claims import Claim, Comparison, compare_fits, each
 from ilb_paper.experiment import Drawing, Exhibit
 from ilb_paper.learners import OURS, PAPER, PAPER_WIDE, TRUE_ENCODER
 from ilb_paper.plots import plot_sweeps
@@ -39,17 +39,14 @@ def _draw(results: Results) -> Exhibit:
     return Exhibit({"thm-id-latent": plot_sweeps(sweeps, label="R² of z after an affine map")})
 
 
-def _improves(results: Results, learner: str) -> list[Comparison]:
+def _improves(results: Results, learner: str, name: str) -> Comparison:
     """Compare what is missing to the true encoder; the noise of means and of the affine map is the same for both."""
-    found = []
-    for name, places in SWEEPS.items():
-        least, *_, most = places.values()
-        best_few, few, best_many, many = common_worlds(
-            *(_affine(results, one, *place) for place, one in product((least, most), (TRUE_ENCODER, learner)))
-        )
-        says = f"affine R² that {learner} misses to the true encoder, least minus most {name}"
-        found.append(compare_fits(says, (best_few - few) - (best_many - many)))
-    return found
+    least, *_, most = SWEEPS[name].values()
+    best_few, few, best_many, many = common_worlds(
+        *(_affine(results, one, *place) for place, one in product((least, most), (TRUE_ENCODER, learner)))
+    )
+    says = f"affine R² that {learner} misses to the true encoder, least minus most {name}"
+    return compare_fits(says, (best_few - few) - (best_many - many))
 
 
 def _near(results: Results, learner: str, allowed: float) -> Comparison:
@@ -74,29 +71,29 @@ EXPERIMENT = Drawing(
             "recovery-improves-with-data",
             "thm:id_latent",
             "The encoder approaches the latent state, up to an affine map, as instances, rows and training grow.",
-            lambda r: _improves(r, PAPER),
+            each(_improves, PAPER, [*SWEEPS]),
         ),
         Claim(
             "latent-state-is-recovered",
             "thm:id_latent",
             "With the logs of the standard setting the latent state is recovered up to an affine map: within 0.01 of "
             "the R² of the true encoder.",
-            lambda r: [_near(r, PAPER, 0.01)],
+            each(_near, PAPER, 0.01),
             remark="The mark of 0.01 is ours; the contrast allows 0.05.",
-            contrast=lambda r: [_near(r, PAPER, 0.05)],
+            contrast=each(_near, PAPER, 0.05),
         ),
         Claim(
             "our-recovery-improves-with-data",
             "our recipe",
             "With our recipe, too, the encoder approaches the latent state as instances, rows and training grow.",
-            lambda r: _improves(r, OURS),
+            each(_improves, OURS, [*SWEEPS]),
             ours=True,
         ),
         Claim(
             "our-recipe-recovers-the-latent-state",
             "our recipe",
             "With our recipe the latent state is recovered within 0.01 of the R² of the true encoder.",
-            lambda r: [_near(r, OURS, 0.01)],
+            each(_near, OURS, 0.01),
             ours=True,
         ),
     ),
