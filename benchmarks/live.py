@@ -14,15 +14,9 @@ from benchmarks.peers import measure
 from ilb import fit
 from ilb.environments import Specification, Synthetic
 from ilb.live.bandit import LiveBandit
-from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg_ts_released
 
 ROUNDS = 1000
-POLICIES = {
-    "CPG": cpg,
-    "FPG-TS (released)": fpg_ts_released,
-    "Calibrated": calibrated,
-    "Calibrated-TS": calibrated_ts,
-}
+POLICIES = ("CPG", "FPG-TS (released)", "Calibrated", "Calibrated-TS")
 PEERS_PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 
@@ -34,10 +28,9 @@ def measure_live(say: Callable[[str], None]) -> Measured:
     rows: Rows = []
     sizes = []
     names = [column.name for column in model.schema.context]
-    for name, build in POLICIES.items():
+    for name in POLICIES:
         say(f"ilb {name}")
-        bandit = LiveBandit(build(model), model.schema)
-        anna = bandit.start("anna")
+        anna = LiveBandit.on(model, name).start("anna")
 
         def one_round(context: np.ndarray, reward: float) -> None:
             decision = anna.decide(dict(zip(names, context.tolist(), strict=True)))  # noqa: B023

@@ -17,8 +17,7 @@ from ilb.environments import Specification, Synthetic
 from ilb.estimates import standard_error
 from ilb.history import History
 from ilb.models.baselines import Ingredients
-from ilb.online.latent import cpg
-from ilb.online.roster import build_policy
+from ilb.online.roster import build_policy, policy_on
 from ilb.plots.regret import save_figure
 from ilb.simulation import instance_keys, simulate
 from ilb.theory import cpg_regret_bound
@@ -78,7 +77,7 @@ def draw_bounds(path: Path) -> None:
     """Draw the regret of CPG with the true model beside the theorem's bound, instance by instance."""
     world = Synthetic().draw()
     key = jr.key(1000)
-    history = simulate(key, world, cpg(world.oracle()), INSTANCES, HORIZON)
+    history = simulate(key, world, policy_on(world.oracle(), "CPG"), INSTANCES, HORIZON)
     rewards: Any = jax.vmap(lambda i: world.mean_rewards(world.sample_instance(instance_keys(key, i).instance)))
     means = np.asarray(rewards(jnp.arange(INSTANCES)))
     bound = np.array([float(cpg_regret_bound(mean, 1.0, HORIZON)) for mean in means])

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from ilb.environments import Adcb, draw_world
 from ilb.models.baselines import RewardScale
 from ilb.models.latent import LatentModel, Provenance
-from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, mab_prior, uniform
+from ilb.online.arms import ArmBelief, FirstContextBelief, mab, mab_centred, uniform
 from ilb.online.policy import (
     PROPENSITY_POINTS,
     AbstractBelief,
@@ -27,6 +27,7 @@ from ilb.online.policy import (
     UpperConfidence,
     probability_best,
 )
+from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.types import Choice, Step
 
@@ -35,7 +36,11 @@ WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
 EVERYTHING = jnp.ones(ACTIONS, bool)
 NO_CONTEXT = jnp.zeros(DIM)
 
-POLICIES = {"mab": mab(ACTIONS, 0.25), "mab_prior": mab_prior(WORLD.oracle()), "uniform": uniform(ACTIONS)}
+POLICIES = {
+    "mab": mab(ACTIONS, 0.25),
+    "mab_prior": BeliefPolicy(FirstContextBelief(WORLD.oracle()), Thompson()),
+    "uniform": uniform(ACTIONS),
+}
 
 
 @pytest.fixture(params=POLICIES, scope="module")
@@ -147,7 +152,7 @@ def test_a_prior_far_below_the_rewards_keeps_mab_from_exploring_and_a_centred_on
 
 def test_the_prior_of_mab_prior_comes_from_the_first_context_only() -> None:
     model = WORLD.oracle()
-    policy = mab_prior(model)
+    policy = policy_on(model, "MABPrior")
     first, *later = np.random.default_rng(3).normal(size=(5, DIM)).astype(np.float32)
     state, _ = policy.decide(jr.key(0), policy.init(), jnp.asarray(first), EVERYTHING)
     expected = np.asarray(model.reward.theta) @ np.asarray(model.encoder(jnp.asarray(first)))
@@ -321,7 +326,7 @@ def test_a_refitted_model_or_another_variance_runs_in_the_same_program() -> None
         labelled = LatentModel(
             oracle.encoder, oracle.reward, oracle.noise, provenance=Provenance("1", seed, {}, rows=1, instances=1)
         )
-        policy = mab_prior(labelled)
+        policy = policy_on(labelled, "MABPrior")
         decide(policy, policy.init())
     assert len(traces) == 1
     for variance in (0.25, 1, np.float64(2.0)):

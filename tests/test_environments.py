@@ -40,7 +40,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import fit
 from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.arms import mab
-from ilb.online.latent import cpg
+from ilb.online.roster import policy_on
 from ilb.simulation import instance_keys, simulate
 from ilb.streams import Stream
 from ilb_paper.catalogue.fig_synthetic_contextual import Stationary
@@ -256,6 +256,6 @@ def test_a_world_from_outside_is_recorded_fitted_and_played() -> None:
     model = fit(recorded.training.logs, latent_dim=2, recipe=TiedRecipe(training=schedule))
     true, learned, blind = (
         simulate(jr.key(5), recorded.world, policy, instances=50, horizon=20).regret.sum(axis=1).mean()
-        for policy in (cpg(recorded.world.oracle()), cpg(model.bare()), mab(4, 0.01))
+        for policy in (policy_on(recorded.world.oracle(), "CPG"), policy_on(model.bare(), "CPG"), mab(4, 0.01))
     )
     assert true < learned < blind

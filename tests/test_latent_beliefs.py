@@ -21,10 +21,8 @@ from ilb.online.latent import (
     ContextBelief,
     PrintedBelief,
     ReleasedBelief,
-    calibrated,
-    cpg,
 )
-from ilb.online.policy import AbstractPolicy
+from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.types import Step
 
@@ -230,21 +228,21 @@ class _Then(eqx.Module):
         return self.second(self.first(x))
 
 
-@pytest.mark.parametrize("build", [cpg, calibrated])
+@pytest.mark.parametrize("name", ["CPG", "Calibrated"])
 def test_actions_survive_an_affine_change_of_latents(
-    build: Callable[[LatentModel], AbstractPolicy], small_world: SyntheticWorld, small_model: LatentModel
+    name: str, small_world: SyntheticWorld, small_model: LatentModel
 ) -> None:
     rng = np.random.default_rng(5)
     matrix = jnp.asarray(rng.normal(size=(3, 3)) + 2 * np.eye(3), jnp.float32)
     other = moved(small_model, matrix, jnp.asarray(rng.normal(size=3), jnp.float32))
-    first, second = (simulate(jr.key(0), small_world, build(m), 40, 50) for m in (small_model, other))
+    first, second = (simulate(jr.key(0), small_world, policy_on(m, name), 40, 50) for m in (small_model, other))
     # Rounding may turn a tie; nothing else may.
     assert np.mean(first.actions == second.actions) > 0.995
 
 
 def test_cpg_runs_on_rewards_that_are_not_linear() -> None:
     world = draw_world(jr.key(2), latent_dim=3, actions=5, draw_reward=draw_leaky_reward)
-    history = simulate(jr.key(0), world, cpg(world.oracle()), 50, 200)
+    history = simulate(jr.key(0), world, policy_on(world.oracle(), "CPG"), 50, 200)
     assert history.optimal_share(150).value > 0.85
 
 

@@ -26,8 +26,8 @@ from ilb.models.latent import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.arms import mab, uniform
-from ilb.online.latent import calibrated, calibrated_ts, cpg
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy
+from ilb.online.roster import policy_on
 from ilb.types import Step
 
 
@@ -56,9 +56,9 @@ def clinic() -> LatentModel:
     return complete_model(IdentityEncoder(), logs)
 
 
-@pytest.fixture(scope="module", params=[calibrated, calibrated_ts, cpg])
+@pytest.fixture(scope="module", params=["Calibrated", "Calibrated-TS", "CPG"])
 def bandit(request: pytest.FixtureRequest, clinic: LatentModel) -> LiveBandit:
-    return LiveBandit(request.param(clinic), clinic.schema, seed=3)
+    return LiveBandit.on(clinic, request.param, seed=3)
 
 
 def unchecked(method: Any) -> Any:
@@ -110,7 +110,7 @@ def test_the_numbers_are_those_of_the_policy(bandit: LiveBandit, clinic: LatentM
 @settings(max_examples=10, deadline=None)
 @given(order=st.permutations(range(6)))
 def test_rewards_in_any_order_give_the_same_belief(clinic: LatentModel, order: list[int]) -> None:
-    bandit = LiveBandit(calibrated(clinic), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "Calibrated"), clinic.schema)
     prompt, late = bandit.start("anna"), bandit.start("anna")
     decisions = [late.decide(visit) for visit in visits(6)]
     for number in order:
@@ -145,7 +145,7 @@ def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic: Late
     """Another process replays the same events and gets the same decisions; another seed or name does not."""
 
     def replay(seed: int, name: str) -> list[Hashable]:
-        anna = LiveBandit(calibrated_ts(clinic), clinic.schema, seed=seed).start(name)
+        anna = LiveBandit(policy_on(clinic, "Calibrated-TS"), clinic.schema, seed=seed).start(name)
         actions = []
         for visit in visits(30):
             decision = anna.decide(visit)
@@ -175,7 +175,7 @@ def test_ruled_out_actions_are_not_chosen(bandit: LiveBandit) -> None:
 
 
 def test_contexts_count_without_rewards(clinic: LatentModel) -> None:
-    bandit = LiveBandit(cpg(clinic), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "CPG"), clinic.schema)
     seen, decided = bandit.start("anna"), bandit.start("anna")
     for visit in visits(5):
         seen.observe(visit)
@@ -355,7 +355,7 @@ def test_a_wrong_file_is_refused(bandit: LiveBandit, change: Callable[[Any], str
 
 def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic: LatentModel) -> None:
     """The same history for 500 people; the shares of their next actions against the stated propensities."""
-    bandit = LiveBandit(calibrated_ts(clinic), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "Calibrated-TS"), clinic.schema)
     crowd = [bandit.start(number) for number in range(500)]
     decisions = bandit.decide_many(crowd, [VISIT] * len(crowd))
     shares = decisions[0].propensities
@@ -373,7 +373,11 @@ def test_what_a_user_sees_is_what_the_guide_offers(clinic: LatentModel) -> None:
 
 
 def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(clinic: LatentModel) -> None:
-    for name, other in (("MAB", mab(3, clinic.noise.reward_variance)), ("CPG", cpg(clinic)), ("Uniform", uniform(3))):
+    for name, other in (
+        ("MAB", mab(3, clinic.noise.reward_variance)),
+        ("CPG", policy_on(clinic, "CPG")),
+        ("Uniform", uniform(3)),
+    ):
         named, built = (one.start("anna") for one in (LiveBandit.on(clinic, name), LiveBandit(other, clinic.schema)))
         assert named.decide(VISIT) == built.decide(VISIT)
     with pytest.raises(DecisionError, match=r"the policy 'mTS \(rewards\)' needs logs. Give them to `prepare_ingred"):

@@ -24,12 +24,24 @@ from ilb.errors import DecisionError, WorldError
 from ilb.history import History
 from ilb.models.latent import LatentModel
 from ilb.online.arms import uniform
-from ilb.online.latent import calibrated, cpg
 from ilb.online.linear import lin_ts
-from ilb.online.policy import AbstractBelief, BeliefPolicy, Greedy, IndependentRewards, Thompson, Uniform
+from ilb.online.policy import (
+    AbstractBelief,
+    AbstractPolicy,
+    BeliefPolicy,
+    Greedy,
+    IndependentRewards,
+    Thompson,
+    Uniform,
+)
+from ilb.online.roster import policy_on
 from ilb.simulation import draw_rounds, instance_keys, simulate
 from ilb.streams import Stream
 from ilb.types import Step
+
+
+def cpg(model: LatentModel) -> AbstractPolicy:
+    return policy_on(model, "CPG")
 
 
 def test_the_first_instances_do_not_depend_on_how_many_are_played(
@@ -41,7 +53,9 @@ def test_the_first_instances_do_not_depend_on_how_many_are_played(
 
 
 def test_the_first_rounds_do_not_depend_on_the_horizon(small_world: SyntheticWorld, small_model: LatentModel) -> None:
-    short, long = (simulate(jr.key(0), small_world, calibrated(small_model), 4, horizon) for horizon in (10, 30))
+    short, long = (
+        simulate(jr.key(0), small_world, policy_on(small_model, "Calibrated"), 4, horizon) for horizon in (10, 30)
+    )
     np.testing.assert_array_equal(short.actions, long.actions[:, :10])
 
 
@@ -241,7 +255,15 @@ def test_beliefs_are_kept_when_asked_for(small_world: SyntheticWorld, small_mode
 
 def test_progress_is_reported_for_each_chunk(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     seen = []
-    simulate(jr.key(0), small_world, cpg(small_model), 10, 5, chunk=4, report=lambda *args: seen.append(args[:2]))
+    simulate(
+        jr.key(0),
+        small_world,
+        cpg(small_model),
+        10,
+        5,
+        chunk=4,
+        report=lambda *args: seen.append(args[:2]),
+    )
     assert seen == [(4, 10), (8, 10), (10, 10)]
 
 
@@ -278,6 +300,6 @@ def test_rounds_that_were_not_played_have_no_regret() -> None:
 def test_rewards_without_noise_are_played_well() -> None:
     """A reward of variance zero must not be taken as infinitely precise."""
     world = draw_world(jr.key(0), latent_dim=3, actions=5, reward_std=0.0)
-    history = simulate(jr.key(1), world, calibrated(world.oracle()), 20, 100, beliefs=True)
+    history = simulate(jr.key(1), world, policy_on(world.oracle(), "Calibrated"), 20, 100, beliefs=True)
     assert np.all(np.isfinite(history.expected_rewards))
     assert history.optimal_share(50).value > 0.9

@@ -18,7 +18,8 @@ from ilb.environments import GaussianNoise, SyntheticWorld, draw_world
 from ilb.environments.perturbed import ShiftedLatents
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
-from ilb.online.latent import PrintedBelief, cpg
+from ilb.online.latent import PrintedBelief
+from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.theory import (
     cpg_regret_bound,
@@ -187,7 +188,7 @@ HORIZON, RUNS, K = 150, 100, 4  # the same in all tests of play, so that they sh
 
 def played_regret(world: SyntheticWorld, z: np.ndarray, model: LatentModel, seed: int) -> np.ndarray:
     """Give the regret of many runs of one latent state."""
-    return simulate(jr.key(seed), in_state(world, z), cpg(model), RUNS, HORIZON).regret.sum(axis=1)
+    return simulate(jr.key(seed), in_state(world, z), policy_on(model, "CPG"), RUNS, HORIZON).regret.sum(axis=1)
 
 
 def standard_error(sample: np.ndarray) -> float:

@@ -12,9 +12,9 @@ from ilb.errors import WorldError
 from ilb.models.baselines import ContextRegression
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.arms import ArmBelief
-from ilb.online.latent import cpg
 from ilb.online.linear import lin_ts, lin_ucb
 from ilb.online.policy import AbstractBelief
+from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.types import Step
 from ilb_paper.catalogue.fig_synthetic_contextual import Stationary, StationarySetting
@@ -87,7 +87,7 @@ def test_an_instance_shows_one_context_for_ever_and_rewards_scatter_around_its_v
 
 
 def test_who_knows_the_model_has_no_regret() -> None:
-    history = simulate(jr.key(4), WORLD, cpg(WORLD.oracle()), instances=50, horizon=3)
+    history = simulate(jr.key(4), WORLD, policy_on(WORLD.oracle(), "CPG"), instances=50, horizon=3)
     assert np.all(history.regret < 1e-5)
 
 

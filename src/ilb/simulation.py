@@ -155,9 +155,9 @@ def simulate(
     policy expects in each round, too.
 
     >>> from ilb.environments import draw_world
-    >>> from ilb.online.latent import cpg
+    >>> from ilb.online.roster import policy_on
     >>> world = draw_world(jr.key(0))
-    >>> simulate(jr.key(1), world, cpg(world.oracle()), instances=4, horizon=50)
+    >>> simulate(jr.key(1), world, policy_on(world.oracle(), "CPG"), instances=4, horizon=50)
     History(4 instances, 50 rounds)
     """
     instances, horizon, chunk = map(operator.index, (instances, horizon, chunk))

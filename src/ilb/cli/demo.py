@@ -14,8 +14,7 @@ from ilb.history import History
 from ilb.models.latent import LatentModel
 from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.scores import FitScores
-from ilb.online.latent import cpg
-from ilb.online.roster import build_policies
+from ilb.online.roster import build_policies, policy_on
 from ilb.plots.regret import plot_regret, save_figure, svg_of
 from ilb.report.page import Page
 from ilb.simulation import simulate
@@ -60,7 +59,7 @@ def _play_all(model: LatentModel, specification: Specification, seed: int) -> di
     """Play every policy of the roster on the learned model, and CPG on the true one; two compile at a time."""
     recorded = specification.record()
     given = prepare_ingredients(model.on_raw_contexts(), recorded.training.logs, horizon=HORIZON, seed=seed)
-    policies = {**build_policies(given), ORACLE: cpg(recorded.world.oracle())}
+    policies = {**build_policies(given), ORACLE: policy_on(recorded.world.oracle(), "CPG")}
     key = Stream.DEMO.key(seed)
     histories = {}
     pool = ThreadPoolExecutor(2)

@@ -51,7 +51,7 @@ class FirstContextSums(NamedTuple):
 
 
 class FirstContextBelief(AbstractBelief):
-    """`ArmBelief` around a one-shot prediction: the prior means are the rewards that the first context x_1 predicts."""
+    """MABPrior's `ArmBelief`: the prior means are the rewards that the model predicts from the first context x_1."""
 
     model: LatentModel = eqx.field(converter=LatentModel.bare)
     prior_variance: ByAction = eqx.field(converter=as_real, default=1.0)
@@ -101,11 +101,6 @@ def mab_centred(scale: RewardScale, reward_variance: Float[Array, " K"]) -> Beli
     """
     prior = (as_real(scale.mean), as_real(scale.variance))
     return BeliefPolicy(ArmBelief(len(reward_variance), reward_variance, *prior), Thompson())
-
-
-def mab_prior(model: LatentModel) -> BeliefPolicy:
-    """MABPrior: the same Thompson sampling around the model's one-shot prediction from the first context."""
-    return BeliefPolicy(FirstContextBelief(model), Thompson())
 
 
 def uniform(actions: int) -> BeliefPolicy:

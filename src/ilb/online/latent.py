@@ -25,7 +25,7 @@ from ilb.models.latent import LatentModel, LinearReward, canonical_basis
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, RewardSums
-from ilb.online.policy import AbstractBelief, AbstractRewards, BeliefPolicy, Greedy, IndependentThompson, Thompson
+from ilb.online.policy import AbstractBelief, AbstractRewards
 from ilb.types import Context, RewardModel, Step, Values
 
 SMALLEST_POPULATION = 1e-4
@@ -223,38 +223,3 @@ def _residual_sum(reward: LinearReward, sums: RewardSums, weights: Values | floa
 def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], reward: LinearReward) -> LatentRewards:
     factor = cholesky(precision)
     return LatentRewards(solve_upper(factor, solve_lower(factor, information)), factor, reward)
-
-
-def cpg(model: LatentModel) -> BeliefPolicy:
-    """Context posterior greedy."""
-    return BeliefPolicy(ContextBelief(model), Greedy())
-
-
-def fpg(model: LatentModel) -> BeliefPolicy:
-    """Full posterior greedy, as printed."""
-    return BeliefPolicy(PrintedBelief(model), Greedy())
-
-
-def fpg_released(model: LatentModel) -> BeliefPolicy:
-    """Full posterior greedy with the weighting of the authors' code."""
-    return BeliefPolicy(ReleasedBelief(model), Greedy())
-
-
-def fpg_ts(model: LatentModel) -> BeliefPolicy:
-    """FPG-TS as printed: an independent draw for each action."""
-    return BeliefPolicy(PrintedBelief(model), IndependentThompson())
-
-
-def fpg_ts_released(model: LatentModel) -> BeliefPolicy:
-    """FPG-TS with the weighting of the authors' code: one joint draw."""
-    return BeliefPolicy(ReleasedBelief(model), Thompson())
-
-
-def calibrated(model: LatentModel) -> BeliefPolicy:
-    """Greedy on the calibrated posterior."""
-    return BeliefPolicy(CalibratedBelief(model), Greedy())
-
-
-def calibrated_ts(model: LatentModel) -> BeliefPolicy:
-    """Thompson sampling from the calibrated posterior."""
-    return BeliefPolicy(CalibratedBelief(model), Thompson())

@@ -7,24 +7,38 @@ from contextlib import suppress
 
 from ilb.errors import DecisionError
 from ilb.models.baselines import Ingredients, MissingIngredientError
-from ilb.online.arms import mab, mab_centred, mab_prior, uniform
+from ilb.models.latent import LatentModel
+from ilb.online.arms import FirstContextBelief, mab, mab_centred, uniform
 from ilb.online.discrete import mts, mucb
-from ilb.online.latent import calibrated, calibrated_ts, cpg, fpg, fpg_released, fpg_ts, fpg_ts_released
+from ilb.online.latent import CalibratedBelief, ContextBelief, PrintedBelief, ReleasedBelief
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
-from ilb.online.policy import AbstractPolicy
+from ilb.online.policy import (
+    AbstractBelief,
+    AbstractPolicy,
+    AbstractRule,
+    BeliefPolicy,
+    Greedy,
+    IndependentThompson,
+    Thompson,
+)
 from ilb.online.recurrent import regression_policy
 
 Builder = Callable[[Ingredients], AbstractPolicy]
 
+
+def _on_model(belief: Callable[[LatentModel], AbstractBelief], rule: AbstractRule) -> Builder:
+    return lambda given: BeliefPolicy(belief(given.model), rule)
+
+
 ROSTER: Mapping[str, Builder] = {
-    "CPG": lambda given: cpg(given.model),
-    "FPG": lambda given: fpg(given.model),
-    "FPG (released)": lambda given: fpg_released(given.model),
-    "FPG-TS": lambda given: fpg_ts(given.model),
-    "FPG-TS (released)": lambda given: fpg_ts_released(given.model),
-    "Calibrated": lambda given: calibrated(given.model),
-    "Calibrated-TS": lambda given: calibrated_ts(given.model),
-    "MABPrior": lambda given: mab_prior(given.model),
+    "CPG": _on_model(ContextBelief, Greedy()),
+    "FPG": _on_model(PrintedBelief, Greedy()),
+    "FPG (released)": _on_model(ReleasedBelief, Greedy()),
+    "FPG-TS": _on_model(PrintedBelief, IndependentThompson()),
+    "FPG-TS (released)": _on_model(ReleasedBelief, Thompson()),
+    "Calibrated": _on_model(CalibratedBelief, Greedy()),
+    "Calibrated-TS": _on_model(CalibratedBelief, Thompson()),
+    "MABPrior": _on_model(FirstContextBelief, Thompson()),
     "MAB": lambda given: mab(given.actions, given.reward_variance),
     "MAB (centred)": lambda given: mab_centred(given.log_fits.reward_scale, given.reward_variance),
     "LinUCB": lambda given: lin_ucb(given.actions, given.context_dim, given.noise_std),
@@ -60,3 +74,8 @@ def build_policies(
         with suppress(MissingIngredientError):
             policies[name] = build_policy(given, name, roster)
     return policies
+
+
+def policy_on(model: LatentModel, name: str) -> AbstractPolicy:
+    """Build a policy that needs a model and nothing else."""
+    return build_policy(Ingredients(model), name)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ilb.environments.wrappers import FixedInstance
 from ilb.estimates import Estimate
 from ilb.models.latent import LatentModel, LinearReward
-from ilb.online.latent import cpg
+from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.streams import Stream
 from ilb.theory import cpg_regret_bound, gaps
@@ -52,7 +52,9 @@ class BoundTask(AbstractTask):
         del inputs
         world, oracle = self.setting.draw(self.seed), self.setting.oracle(self.seed)
         key_states, key_signs, key_play = jr.split(Stream.THEORY.key(self.seed), 3)
-        policy = cpg(_mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))))
+        policy = policy_on(
+            _mistaken(oracle, self.model_error * jr.rademacher(key_signs, (self.setting.actions,))), "CPG"
+        )
         variance = float(oracle.noise.encoding_covariance[0, 0])
         columns: dict[str, list[float]] = {"gap": [], "regret": [], "regret_se": [], "bound": [], "most": []}
         for number in range(self.instances):
