@@ -86,12 +86,12 @@ def rewards_over_z(name: str, z: np.ndarray) -> np.ndarray:
     return intercept + z[:, None] * slope
 
 
-def weighted_quantiles(values: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, shares: list[float]) -> np.ndarray:
     order = np.argsort(values)
     return np.interp(shares, np.cumsum(weights[order]), values[order])
 
 
-CHECKS = {
+CHECKS: dict[str, dict[str, Any]] = {
     "released": {
         "optimal": [0, 0, 0, 0.399, 0.391, 0.049, 0, 0.161],
         "gap": 0.242,
@@ -156,7 +156,7 @@ def test_rewards_depend_on_the_ratio_of_the_patient_and_on_nothing_else_about_th
     drawn: dict[float, Drawn],
 ) -> None:
     patients, _, means = drawn[0.02]
-    np.testing.assert_allclose(means, rewards_over_z("printed", patients.z), atol=1e-4)
+    np.testing.assert_allclose(means, rewards_over_z("printed", np.asarray(patients.z)), atol=1e-4)
 
 
 # Patients
@@ -442,7 +442,7 @@ def test_the_table_gives_the_same_contexts_up_to_the_scale_of_each_column(record
     assert set(table["marital"].to_pylist()) <= {"married", "never", "widowed", "divorced", "unknown"}
     assert table["treatment"].to_pylist()[0] == f"treatment {recording.logs.action[0]}"
     with pytest.warns(IdentifiabilityWarning, match=r"'age' never changes.*drop=\('age', 'education', 'marital'\)"):
-        logs = Logs.from_frame(table, **ROLES)
+        logs = Logs.from_frame(table, **ROLES)  # type: ignore[arg-type]
     assert logs.schema.actions == tuple(f"treatment {number}" for number in range(8))
     np.testing.assert_array_equal(logs.reward, recording.logs.reward)
     np.testing.assert_array_equal(logs.action, recording.logs.action)
@@ -523,7 +523,7 @@ def test_simulated_tables_are_those_of_the_specification_and_are_scored_with_the
     printed, status = ilb("simulate", "adcb", "--out", "visits.csv", *sizes)
     assert (status, "wrote visits.csv: 480 rows of 30 instances" in printed) == (0, True)
     recorded = SPECIFICATION.record()
-    logs = Logs.from_frame("visits.csv", **ROLES)
+    logs = Logs.from_frame("visits.csv", **ROLES)  # type: ignore[arg-type]
     np.testing.assert_allclose(logs.reward, recorded.training.logs.reward, rtol=1e-5)
     reference_models(logs)["mean contexts"].save(Path("model"))
     printed, status = ilb("score", "model", "visits.test.csv", "--train", "visits.csv", "--world", "visits.world.json")

@@ -29,7 +29,8 @@ from ilb.online.policy import (
 )
 from ilb.online.roster import policy_on
 from ilb.simulation import simulate
-from ilb.types import Choice, Step
+from ilb.types import Choice, Step, as_real
+from narrowed import linear
 
 ACTIONS, DIM = 4, 2
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -93,11 +94,11 @@ def test_the_posterior_is_that_of_conditioning_a_joint_normal(mean: Any, varianc
 def test_the_posterior_is_that_of_integrating_bayes_rule() -> None:
     seen = [0.9, 0.3, 1.4]
     steps = Step(jnp.zeros((3, DIM)), jnp.full(3, 2), jnp.array(seen))
-    rewards = belief_after(ArmBelief(ACTIONS, 0.25, 0.5, 2.0), steps)
+    rewards = belief_after(ArmBelief(ACTIONS, as_real(0.25), as_real(0.5), as_real(2.0)), steps)
 
     def moment(power: int) -> float:
         def density(mu: float) -> float:
-            return mu**power * stats.norm.pdf(mu, 0.5, np.sqrt(2.0)) * np.prod(stats.norm.pdf(seen, mu, 0.5))
+            return float(mu**power * stats.norm.pdf(mu, 0.5, np.sqrt(2.0)) * np.prod(stats.norm.pdf(seen, mu, 0.5)))
 
         return integrate.quad(density, -5, 5)[0]
 
@@ -127,7 +128,7 @@ def test_nothing_drifts_in_20000_rounds() -> None:
     rng = np.random.default_rng(2)
     steps = Step(jnp.zeros((20_000, DIM)), *steps_of(rng, 20_000)[1:])
     steps = steps._replace(reward=steps.reward + 3)
-    rewards = belief_after(ArmBelief(ACTIONS, 0.25), steps)
+    rewards = belief_after(ArmBelief(ACTIONS, as_real(0.25)), steps)
     for a in range(ACTIONS):
         seen = np.asarray(steps.reward, float)[np.asarray(steps.action) == a]
         assert rewards.mean()[a] == pytest.approx(seen.sum() / (0.25 + len(seen)), abs=1e-4)
@@ -155,7 +156,7 @@ def test_the_prior_of_mab_prior_comes_from_the_first_context_only() -> None:
     policy = policy_on(model, "MABPrior")
     first, *later = np.random.default_rng(3).normal(size=(5, DIM)).astype(np.float32)
     state, _ = policy.decide(jr.key(0), policy.init(), jnp.asarray(first), EVERYTHING)
-    expected = np.asarray(model.reward.theta) @ np.asarray(model.encoder(jnp.asarray(first)))
+    expected = np.asarray(linear(model.reward).theta) @ np.asarray(model.encoder(jnp.asarray(first)))
     for context in later:
         rewards = policy.rewards(state, jnp.asarray(context))
         np.testing.assert_allclose(rewards.mean(), expected, atol=1e-5)
@@ -167,8 +168,8 @@ def test_after_its_first_context_mab_prior_learns_like_mab_with_that_prior() -> 
     steps = steps_of(np.random.default_rng(4), 50)
     model = WORLD.oracle()
     predicted = model.reward(model.encoder(steps.context[0]))
-    found = belief_after(FirstContextBelief(model, prior_variance=2.0), steps)
-    expected = belief_after(ArmBelief(ACTIONS, model.noise.reward_variance, predicted, 2.0), steps)
+    found = belief_after(FirstContextBelief(model, prior_variance=as_real(2.0)), steps)
+    expected = belief_after(ArmBelief(ACTIONS, model.noise.reward_variance, predicted, as_real(2.0)), steps)
     np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
     np.testing.assert_allclose(found.std(), expected.std(), rtol=1e-6)
 
@@ -196,9 +197,9 @@ def propensities_of(policy: AbstractPolicy, state: Any, allowed: Array) -> Array
     return policy.propensities(jr.key(1), state, jnp.ones(DIM), allowed)
 
 
-@pytest.mark.parametrize("allowed", [[True] * 4, [True, False, True, True]], ids=["all", "masked"])
-def test_actions_are_drawn_as_often_as_the_propensities_say(policy: BeliefPolicy, allowed: list[bool]) -> None:
-    allowed = jnp.asarray(allowed)
+@pytest.mark.parametrize("mask", [[True] * 4, [True, False, True, True]], ids=["all", "masked"])
+def test_actions_are_drawn_as_often_as_the_propensities_say(policy: BeliefPolicy, mask: list[bool]) -> None:
+    allowed = jnp.asarray(mask)
     state = learned(policy.belief, policy.init(), steps_of(np.random.default_rng(5), 12))
     drawn, propensities = (np.asarray(find(policy, state, allowed)) for find in (choices, propensities_of))
     assert propensities.sum() == pytest.approx(1, abs=1e-5)
@@ -267,7 +268,9 @@ class Tied(AbstractRewards):
 
 
 def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations() -> None:
-    values = UpperConfidence(1.5).values(jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5])))
+    values = UpperConfidence(as_real(1.5)).values(
+        jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5]))
+    )
     np.testing.assert_allclose(values, [1 + 1.5 * 2, 2 + 1.5 * 0.5])
 
 
@@ -314,7 +317,7 @@ def test_separate_draws_are_best_as_often_as_independent_rewards_are() -> None:
 
 
 def test_a_refitted_model_or_another_variance_runs_in_the_same_program() -> None:
-    traces = []
+    traces: list = []
 
     @eqx.filter_jit
     def decide(policy: AbstractPolicy, state: Any) -> tuple[Any, Choice]:

@@ -21,13 +21,14 @@ from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
 from ilb.offline.encoders import ENCODER_RECIPES
 from ilb_paper.command import layout_comparison
+from narrowed import known
 
 
-def in_a_process(*arguments: tuple[Any, ...], cwd: Path) -> str:
+def in_a_process(*arguments: Any, cwd: Path) -> str:
     """Run a command as a user does."""
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
     command = [sys.executable, "-m", "ilb", *map(str, arguments)]
-    options = {"capture_output": True, "text": True, "timeout": 300}
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300}
     return subprocess.run(command, cwd=cwd, env=environment, check=True, **options).stdout
 
 
@@ -35,7 +36,7 @@ def in_a_process(*arguments: tuple[Any, ...], cwd: Path) -> str:
 def ilb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command in this process, as `main` does it, and give back all that it printed."""
 
-    def run(*arguments: tuple[Any, ...], cwd: Path, expect: int = 0) -> str:
+    def run(*arguments: Any, cwd: Path, expect: int = 0) -> str:
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", ["ilb", *map(str, arguments)])
         monkeypatch.setattr(warnings, "showwarning", show_warning)
@@ -94,9 +95,9 @@ def test_without_a_world_only_what_can_be_known_is_scored(ilb: Callable[..., str
 
 def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
     model = LatentModel.load(folder / "model")
-    assert model.schema.instance == "instance"
-    assert [column.name for column in model.schema.context] == ["x1", "x2"]
-    assert set(model.provenance.scores) == {"this model", "mean contexts", "best on average"}
+    assert known(model.schema).instance == "instance"
+    assert [column.name for column in known(model.schema).context] == ["x1", "x2"]
+    assert set(known(model.provenance).scores) == {"this model", "mean contexts", "best on average"}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,7 @@ def test_interrupting_a_fit_saves_the_best_so_far(folder: Path) -> None:
     command += ["--latent-dim", "2", "--recipe", "paper", "--test-share", "0", "--out", "interrupted"]
     environment = {**os.environ, "COLUMNS": "200", "FORCE_COLOR": "1"}
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)
     shown, began = b"", time.monotonic()
     while b"loss" not in shown or b"loss -" in shown.split(b"Learning")[-1]:
@@ -180,7 +182,7 @@ def test_interrupting_a_fit_saves_the_best_so_far(folder: Path) -> None:
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert b"saved" in output
-    assert "interrupted" in LatentModel.load(folder / "interrupted").provenance.notes[0]
+    assert "interrupted" in known(LatentModel.load(folder / "interrupted").provenance).notes[0]
 
 
 def test_an_interrupt_that_a_callback_swallows_comes_again() -> None:

@@ -135,9 +135,8 @@ def test_a_batch_has_the_same_number_of_rows_whatever_the_length_of_histories(
 
 
 @settings(max_examples=30, deadline=None)
-@given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=50), seed=st.integers(0, 1000))
-def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths: list[int], seed: int) -> None:
-    lengths = np.array(lengths)
+@given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=50).map(np.array), seed=st.integers(0, 1000))
+def test_an_episode_holds_each_row_of_each_instance_at_most_once(lengths: np.ndarray, seed: int) -> None:
     owner = np.repeat(np.arange(len(lengths)), lengths)
     marked = np.stack([np.arange(lengths.sum()), owner], axis=1).astype(np.float32)
     batch = draw_batch(jr.key(seed), pad_histories(marked, lengths, (2048, 64)), 8, 8)

@@ -33,7 +33,7 @@ class Killer:
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.killed = None
+        self.killed: int | None = None
 
     def started(self, tasks: int, weight: float, stored: int) -> None:
         self.tasks = tasks
@@ -41,8 +41,8 @@ class Killer:
     def finished(self, task: AbstractTask, outcome: Outcome) -> None:
         if self.killed is None:
             pids = self.client.run(os.getpid)
-            self.killed = next(iter(pids.values()))
-            os.kill(self.killed, signal.SIGKILL)
+            self.killed = killed = next(iter(pids.values()))
+            os.kill(killed, signal.SIGKILL)
 
 
 @pytest.mark.filterwarnings("ignore")

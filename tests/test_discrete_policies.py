@@ -28,9 +28,10 @@ from ilb.offline.discrete_states import (
     mean_prior,
     tabulate_rewards,
 )
-from ilb.online.discrete import MixtureRewards, mts, mucb
+from ilb.online.discrete import MixtureRewards, ModelUCB, mts, mucb
 from ilb.online.policy import AbstractPolicy
 from ilb.types import Choice, Step
+from narrowed import linear
 
 # Three states, five actions; the last two actions are the best of no state.
 MEANS = np.array([[1.0, 0.0, -0.5, 0.9, -1.0], [0.0, 1.5, 0.2, 1.0, 0.0], [-1.0, 0.2, 0.6, 0.5, -0.2]])
@@ -79,6 +80,7 @@ def choices(policy: AbstractPolicy, state: Any, allowed: Array) -> Array:
 @jax.jit
 def believed(policy: AbstractPolicy, state: Any) -> tuple[Array, Array, Array]:
     rewards = policy.rewards(state, CONTEXT)
+    assert isinstance(rewards, MixtureRewards)
     return rewards.probabilities(), rewards.mean(), rewards.std()
 
 
@@ -89,7 +91,7 @@ def propensities_of(policy: AbstractPolicy, state: Any, allowed: Array) -> Array
 
 def brute_force_posterior(steps: Step) -> np.ndarray:
     reward, action = np.asarray(steps.reward, float), np.asarray(steps.action)
-    likelihood = stats.norm.logpdf(reward, MEANS[:, action], np.sqrt(VARIANCE[action])).sum(axis=1)
+    likelihood = np.sum(stats.norm.logpdf(reward, MEANS[:, action], np.sqrt(VARIANCE[action])), axis=1)
     log_weights = np.log(WEIGHTS) + likelihood
     return np.exp(log_weights - logsumexp(log_weights))
 
@@ -206,6 +208,7 @@ def test_mucb_never_plays_an_action_that_is_best_in_no_state() -> None:
 
 def test_mucb_rules_out_states_that_promise_too_much_and_keeps_the_true_one() -> None:
     policy = POLICIES["mucb"]
+    assert isinstance(policy, ModelUCB)
     _, states = play(jr.key(4), policy, jnp.asarray(MEANS[2]), EVERYTHING)
     consistent = np.asarray(jax.jit(jax.vmap(jax.vmap(policy.consistent)))(states))
     assert np.all(consistent[:, :, 2])
@@ -218,6 +221,7 @@ def test_mucb_rules_out_states_that_promise_too_much_and_keeps_the_true_one() ->
 
 def test_where_no_state_is_consistent_mucb_takes_all() -> None:
     policy = POLICIES["mucb"]
+    assert isinstance(policy, ModelUCB)
     state = policy.init()._replace(rounds=jnp.ones(3), shortfall=jnp.full(3, 100.0))
     np.testing.assert_array_equal(policy.consistent(state), [True, True, True])
     _, choice = policy.decide(jr.key(0), state, CONTEXT, EVERYTHING)
@@ -266,7 +270,7 @@ def test_masked_actions_are_never_played(name: str) -> None:
 
 
 def test_other_states_and_horizons_run_in_the_same_program() -> None:
-    traces = []
+    traces: list = []
 
     @eqx.filter_jit
     def decide(policy: AbstractPolicy) -> tuple[Any, Choice]:
@@ -308,7 +312,7 @@ def test_the_objective_is_the_likelihood_of_the_rows_and_the_prior() -> None:
     table, mixture = tabulate_rewards(logs), random_mixture(rng, 3)
     prior = mean_prior(table)
     reward = logs.reward.astype(float)
-    rows = stats.norm.logpdf(reward, mixture.means[:, logs.action], np.sqrt(mixture.variance))
+    rows = np.asarray(stats.norm.logpdf(reward, mixture.means[:, logs.action], np.sqrt(mixture.variance)))
     joint = np.log(mixture.weights)[:, None] + np.stack([rows[:, logs.instance == i].sum(axis=1) for i in range(15)], 1)
     expected = logsumexp(joint, axis=0).sum() + np.log(mixture.weights).sum()
     expected -= np.sum((mixture.means - prior.mean) ** 2) / (2 * prior.variance)
@@ -445,7 +449,7 @@ def test_states_on_encodings_do_not_depend_on_their_scale() -> None:
     shrunk = eqx.tree_at(
         lambda model: (model.reward.theta, model.reward.intercept),
         MODEL,
-        (reward.theta / 1000, reward.intercept - reward.theta @ jnp.full(2, 7 / 1000)),
+        (linear(reward).theta / 1000, linear(reward).intercept - linear(reward).theta @ jnp.full(2, 7 / 1000)),
     )
     one, other = fit_states_on_encodings(MODEL, logs, 3, seed=1), fit_states_on_encodings(shrunk, scaled, 3, seed=1)
     np.testing.assert_allclose(one.mean_rewards, other.mean_rewards, atol=1e-3)

@@ -24,6 +24,7 @@ from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
 from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule, fit_keys
+from narrowed import known
 
 TIED = TiedRecipe(layers=3, training=Schedule(400, CosineAdam(0.03), score_every=200))
 # Smaller versions of the recipes that take long; others are tested as they are.
@@ -55,7 +56,7 @@ def planned_steps(recipe: EncoderRecipe, rows: int) -> int:
         return planned_steps(recipe.recipe, rows)
     if isinstance(recipe, VAERecipe):
         return recipe.epochs * int(np.ceil(rows * (1 - recipe.validation_share) / recipe.batch))
-    return recipe.training.steps
+    return recipe.training.steps  # type: ignore[attr-defined]
 
 
 @pytest.fixture(params=ENCODER_RECIPES, scope="module")
@@ -123,7 +124,7 @@ def test_models_learned_together_are_those_learned_alone(
 def test_the_model_says_where_it_comes_from(
     recipe: EncoderRecipe, models: list[LatentModel], recording: Recording
 ) -> None:
-    provenance = models[1].provenance
+    provenance = known(models[1].provenance)
     assert provenance.seed == 1
     assert provenance.recipe["name"] == type(recipe).__name__
     assert provenance.recipe["latent_dim"] == 2
@@ -150,8 +151,8 @@ def test_an_interrupted_fit_gives_a_model_and_says_so(recipe: EncoderRecipe, rec
 
     with pytest.warns(IlbWarning, match="interrupted"):
         model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt)
-    assert "interrupted" in model.provenance.notes[0]
-    assert model.provenance.interrupted
+    assert "interrupted" in known(model.provenance).notes[0]
+    assert known(model.provenance).interrupted
     assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))
 
 

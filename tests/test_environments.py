@@ -95,7 +95,7 @@ ENVIRONMENTS = {
     "shifted latents": Shift(2.0).apply(jr.key(0), SYNTHETIC),
     "noisy contexts": ContextNoise(0.5).apply(jr.key(0), SYNTHETIC),
     "dropped contexts": KeptColumns((3, 1)).apply(jr.key(0), SYNTHETIC),
-    "scaled contexts": ScaledContexts(SYNTHETIC, np.arange(4), 2 + np.arange(4)),
+    "scaled contexts": ScaledContexts(SYNTHETIC, jnp.arange(4), 2 + jnp.arange(4)),
 }
 WITHOUT_ORACLE = {"dropped contexts", "adcb"}
 RARE = 1e-4  # a test of a distribution fails for one key in ten thousand
@@ -176,7 +176,7 @@ def test_the_oracle_has_the_true_rewards_or_says_why_there_is_none(
         return
     oracle = world.oracle()
     np.testing.assert_allclose(
-        jax.vmap(oracle.reward)(many["latent state"]), many["mean rewards"], rtol=1e-4, atol=1e-4
+        jax.vmap(oracle.reward)(jnp.asarray(many["latent state"])), many["mean rewards"], rtol=1e-4, atol=1e-4
     )
 
 

@@ -30,6 +30,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scores import FitScores
 from ilb.offline.training import describe_recipe, fit_keys, split_each
 from ilb_paper.catalogue import EXPERIMENTS
+from ilb_paper.catalogue.app_adcb_ate import LatentSampleTask
 from ilb_paper.catalogue.fig_synthetic_contextual import StationarySetting
 from ilb_paper.catalogue.thm_regret import BoundTask
 from ilb_paper.claims import (
@@ -55,6 +56,7 @@ from ilb_paper.learners import (
     TRUE_ENCODER,
     VAE_RELEASED,
     LatentLearner,
+    RecurrentLearner,
 )
 from ilb_paper.players import Group, Player
 from ilb_paper.plots import DIRECT_FLOOR, Line, PanelGrid, plot_panels
@@ -94,6 +96,7 @@ def made_up(task: AbstractTask) -> pa.Table:
     if isinstance(task, BoundTask):
         ones = np.ones(task.instances)
         return pa.table({"gap": ones / 2, "regret": ones, "regret_se": ones / 10, "bound": 9 * ones, "most": 99 * ones})
+    assert isinstance(task, LatentSampleTask)
     return pa.table({"z": rng.uniform(0.05, 0.25, task.instances)})
 
 
@@ -173,7 +176,10 @@ def test_the_report_says_how_long_its_figures_were_played(filled: tuple[Results,
 
 def test_verdicts_are_counted_in_a_sentence() -> None:
     assert count_verdicts(["holds", "undecided", "holds"]) == "2 claims hold, 1 is undecided."
-    assert count_verdicts(["does not hold", *["undecided"] * 3]) == "1 claim does not hold, 3 are undecided."
+    assert (
+        count_verdicts(["does not hold", "undecided", "undecided", "undecided"])
+        == "1 claim does not hold, 3 are undecided."
+    )
     assert count_verdicts([]) == "No claim was tested."
 
 
@@ -217,7 +223,8 @@ def covering(results: Results) -> dict[str, list[AbstractTask]]:
 
     Policies have a conformance suite of their own.
     """
-    seen, chosen = set(), {}
+    seen: set[Any] = set()
+    chosen: dict[str, list[AbstractTask]] = {}
     for experiment in ALL:
         chosen[experiment.label] = []
         for task in sorted(experiment.tasks(results), key=cost):
@@ -235,7 +242,8 @@ def covering(results: Results) -> dict[str, list[AbstractTask]]:
 def covered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, dict[str, list[AbstractTask]], list[Failure]]:
     results = Results(Store(tmp_path_factory.mktemp("covered")), TINY)
     chosen = covering(results)
-    failures = run([Chosen(tasks) for tasks in chosen.values()], results)
+    experiments: list[Any] = [Chosen(tasks) for tasks in chosen.values()]
+    failures = run(experiments, results)
     return results, chosen, failures
 
 
@@ -321,7 +329,7 @@ def test_a_failing_task_does_not_take_the_others_with_it(tmp_path: Path) -> None
     broken = replace(SMALL, groups=(Group("", (Player("MAB"), Player("CPG", "oracle"), Player("no such", "oracle"))),))
     results = Results(Store(tmp_path), TINY)
     failures = run([broken], results)
-    assert [failure.task.policy for failure in failures] == ["no such"]
+    assert [getattr(failure.task, "policy", None) for failure in failures] == ["no such"]
     assert len([task for wave in plan([broken], results) for task in wave if task in results.store]) == 2
 
 
@@ -355,6 +363,7 @@ def test_rewards_are_refitted_on_the_encoder_of_the_same_contexts_with_the_same_
         0.01,
     )
     standard = task.shortcut()
+    assert standard is not None
     assert standard.setting == SyntheticSetting(plan=Plan(instances=12, length=25, test_instances=12))
     assert standard.shortcut() is None
     assert replace(task, learner=REGRESSION).shortcut() is None  # that one does see rewards
@@ -373,7 +382,8 @@ def test_a_shortcut_is_run_before_and_first_blocks_come_first() -> None:
     (first, second) = plan([table], Results(Store(Path("unused")), Size()))
     assert {task.setting for task in first} == {SyntheticSetting()}
     assert {task.setting for task in second} == {SyntheticSetting(Synthetic(actions=10))}
-    assert [task.seeds[0] for task in first] == [0, 5]
+    fits: list[Any] = list(first)
+    assert [task.seeds[0] for task in fits] == [0, 5]
 
 
 def test_players_are_paired_by_world_while_a_run_is_under_way(tmp_path: Path) -> None:
@@ -408,7 +418,8 @@ def test_every_recurrent_learner_is_read_back(tmp_path: Path, small_network: Rec
 
 def test_a_changed_recipe_is_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
     task = FitTask(SyntheticSetting(), OURS, (0,))
-    before, _ = hash_of(task), hash_of.cache_clear()
+    before = hash_of(task)
+    hash_of.cache_clear()
     monkeypatch.setitem(LEARNERS, OURS, LatentLearner(lambda setting, effort: TiedRecipe(width=2)))
     play = PlayTask(SyntheticSetting(), "CPG", OURS, (0,), 3, 12, 1.0, (0,))
     assert hash_of(task) != before
@@ -490,7 +501,7 @@ def test_a_table_without_checksums_is_stored_all_the_same(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def fitted(tmp_path: Path) -> tuple[Store, FitTask]:
+def fitted(tmp_path: Path) -> tuple[Store, FitTask, Path]:
     """A store with one fit: its model is the true one."""
     store, task = Store(tmp_path), FitTask(SyntheticSetting(), OURS, (0,))
     store.put(task, Outcome(made_up(task), (SyntheticSetting().oracle(0),)))
@@ -498,7 +509,7 @@ def fitted(tmp_path: Path) -> tuple[Store, FitTask]:
     return store, task, store._models_directory(task) / "0"
 
 
-def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted: tuple[Store, FitTask]) -> None:
+def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted: tuple[Store, FitTask, Path]) -> None:
     store, task, model = fitted
     flip_the_middle(next(model.glob("*.safetensors")))
     assert task not in store
@@ -506,7 +517,7 @@ def test_a_fit_whose_arrays_are_damaged_is_not_stored(fitted: tuple[Store, FitTa
         store.get(task)
 
 
-def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted: tuple[Store, FitTask]) -> None:
+def test_a_fit_that_cannot_be_loaded_is_set_aside(fitted: tuple[Store, FitTask, Path]) -> None:
     store, task, model = fitted
     manifest = model / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"schema": null', '"schema": "what"'))
@@ -727,7 +738,9 @@ def test_the_committed_report_and_its_page_say_what_its_comparisons_say(tmp_path
 
 def test_sorted_histories_hold_the_same_rows_in_the_order_of_actions() -> None:
     logs = SyntheticSetting(plan=Plan(instances=5, length=30)).record(0).training.logs
-    histories = LEARNERS[REGRESSION_SORTED].histories(logs)
+    learner = LEARNERS[REGRESSION_SORTED]
+    assert isinstance(learner, RecurrentLearner)
+    histories = learner.histories(logs)
     assert not np.array_equal(histories.action, logs.action)
     for number in range(logs.instances):
         (before, after) = (
@@ -758,6 +771,7 @@ def test_average_effects_need_patients_enough(tmp_path: Path, scale: float, verd
     claim, _ = EXPERIMENTS["fig:ATE_a"].claims
     results = Results(Store(tmp_path), Size(scale))
     (task,) = EXPERIMENTS["fig:ATE_a"].tasks(results)
+    assert isinstance(task, LatentSampleTask)
     population = adcb_population(everybody_married=False)
     mean = float(population.z_weights @ population.z_means)
     z = np.random.default_rng(0).normal(mean, 0.05, task.instances)

@@ -20,6 +20,7 @@ from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, LossCurve, Schedule
 from ilb.types import Report, silent
+from narrowed import known, linear
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,10 @@ def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(mon
     assert [len(model.noise.population_mean) for model in models] == dims
     for model, table, seed, dim in zip(models, tables, seeds, dims, strict=True):
         alone = fit(table, latent_dim=dim, recipe=FirstColumns(), seed=seed)
-        np.testing.assert_array_equal(model.reward.theta, alone.reward.theta)
-        assert model.provenance.seed == seed
-        assert model.provenance.recipe["latent_dim"] == dim
-        assert model.provenance.notes[0].startswith(f"latent dimension {dim} chosen")
+        np.testing.assert_array_equal(linear(model.reward).theta, linear(alone.reward).theta)
+        assert known(model.provenance).seed == seed
+        assert known(model.provenance).recipe["latent_dim"] == dim
+        assert known(model.provenance).notes[0].startswith(f"latent dimension {dim} chosen")
 
 
 def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,4 +145,4 @@ def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch: pytest
         for spread in ([3.0, 0.0], [3.0, 3.0])
     )
     models = fit_many([line, plane], recipe=FirstColumns(), seeds=[0, 0])
-    assert [model.provenance.recipe["latent_dim"] for model in models] == [1, 2]
+    assert [known(model.provenance).recipe["latent_dim"] for model in models] == [1, 2]

@@ -64,7 +64,11 @@ def play_both(calls: list[Callable[[Any], Any]]) -> list[list[Any]]:
 
 def steps(number: int, seed: int = 0) -> list[Callable[[Any], Any]]:
     rows = np.random.default_rng(seed).integers(ACTIONS, size=(number, ENVS))
-    return [lambda env, row=row: env.step(row) for row in rows]
+
+    def step(row: np.ndarray) -> Callable[[Any], Any]:
+        return lambda env: env.step(row)
+
+    return [step(row) for row in rows]
 
 
 # One instance
@@ -78,7 +82,7 @@ def test_gymnasium_finds_no_fault_with_an_environment(registered: str) -> None:
 
 
 def test_spaces_are_those_of_the_world() -> None:
-    env = BanditEnv(DroppedContexts(WORLD, [0, 2]), HORIZON)
+    env = BanditEnv(DroppedContexts(WORLD, jnp.array([0, 2])), HORIZON)
     assert env.observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     assert env.action_space == gymnasium.spaces.Discrete(ACTIONS)
 
@@ -202,8 +206,9 @@ def test_resets_without_a_seed_with_many_seeds_and_of_some_environments_are_thos
 
 def test_gymnasium_finds_that_one_vectorised_environment_matches_its_sync_vector_env() -> None:
     # Gymnasium has no checker for vector environments; this one compares two, but only when they hold one environment.
-    sync = SyncVectorEnv([lambda: BanditEnv(WORLD, HORIZON)])
-    check_environments_match(sync, BanditVectorEnv(WORLD, 1, HORIZON), num_steps=2 * HORIZON)
+    sync: Any = SyncVectorEnv([lambda: BanditEnv(WORLD, HORIZON)])
+    ours: Any = BanditVectorEnv(WORLD, 1, HORIZON)
+    check_environments_match(sync, ours, num_steps=2 * HORIZON)
 
 
 def test_observations_and_spaces_are_batches_of_those_of_one_environment() -> None:
@@ -264,7 +269,7 @@ def test_calls_that_make_no_sense_are_refused_by_the_vector_environment() -> Non
 # Both
 
 
-TRACES = []
+TRACES: list = []
 
 
 class CountingTraces(AbstractEnvironment):

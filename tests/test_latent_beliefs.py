@@ -1,6 +1,7 @@
 """The beliefs about a latent state against brute force."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -24,7 +25,8 @@ from ilb.online.latent import (
 )
 from ilb.online.roster import policy_on
 from ilb.simulation import simulate
-from ilb.types import Step
+from ilb.types import Encoder, Step
+from narrowed import linear
 
 DIM, ACTIONS = 3, 4
 
@@ -90,7 +92,7 @@ def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(
     model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> None:
     encodings, actions, rewards = past
-    theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
+    theta, intercept = np.asarray(linear(model.reward).theta), np.asarray(linear(model.reward).intercept)
 
     def loss(z: np.ndarray) -> float:
         residuals = rewards - theta[actions] @ z - intercept[actions]
@@ -104,7 +106,7 @@ def test_the_released_belief_is_the_minimiser_of_the_released_loss(
     model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> None:
     encodings, actions, rewards = past
-    theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
+    theta, intercept = np.asarray(linear(model.reward).theta), np.asarray(linear(model.reward).intercept)
 
     def loss(z: np.ndarray) -> float:
         residuals = rewards - theta[actions] @ z - intercept[actions]
@@ -120,7 +122,9 @@ def test_the_calibrated_belief_is_gaussian_conditioning(
     """z, the unexplained effects, all encodings and all rewards in one joint Gaussian, conditioned in float64."""
     encodings, actions, rewards = past
     noise = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.noise)
-    theta, intercept = (np.asarray(part, np.float64) for part in (model.reward.theta, model.reward.intercept))
+    theta, intercept = (
+        np.asarray(part, np.float64) for part in (linear(model.reward).theta, linear(model.reward).intercept)
+    )
     unknowns = DIM + ACTIONS
     prior = np.zeros((unknowns, unknowns))
     prior[:DIM, :DIM], prior[DIM:, DIM:] = noise.population_covariance, noise.leftover_variance * np.eye(ACTIONS)
@@ -157,7 +161,7 @@ def test_the_context_belief_is_the_mean_encoding(
 ) -> None:
     believed = ContextBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
     np.testing.assert_allclose(believed.z, past[0].mean(axis=0), atol=1e-5)
-    theta, within = np.asarray(model.reward.theta), np.asarray(model.noise.encoding_covariance)
+    theta, within = np.asarray(linear(model.reward).theta), np.asarray(model.noise.encoding_covariance)
     np.testing.assert_allclose(believed.std(), np.sqrt(np.diag(theta @ within @ theta.T) / 15), rtol=1e-3)
 
 
@@ -181,17 +185,20 @@ def test_nothing_drifts_in_20000_rounds(belief: type[AbstractLatentBelief], mode
     z = rng.normal(size=DIM)
     encodings = (z + rng.normal(size=(rounds, DIM))).astype(np.float32)
     actions = rng.integers(ACTIONS, size=rounds)
-    theta, intercept = (np.asarray(part, np.float64) for part in (model.reward.theta, model.reward.intercept))
+    theta, intercept = (
+        np.asarray(part, np.float64) for part in (linear(model.reward).theta, linear(model.reward).intercept)
+    )
     rewards = (theta[actions] @ z + intercept[actions] + 0.5 * rng.normal(size=rounds)).astype(np.float32)
 
-    def count(evidence: Evidence, row: tuple[Array, Array, Array]) -> tuple[Evidence, None]:
+    def count(evidence: Evidence, row: Any) -> tuple[Evidence, None]:
         encoding, action, reward = row
         return evidence.add_encoding(encoding).add_reward(Step(encoding, action, reward)), None
 
     evidence, _ = jax.lax.scan(count, Evidence.none(DIM, ACTIONS), (encodings, actions, rewards))
-    exact = evidence._replace(
+    reward_sum: Any = np.bincount(actions, weights=rewards.astype(np.float64))
+    exact: Any = evidence._replace(
         encoding_sum=encodings.sum(axis=0, dtype=np.float64),
-        rewards=evidence.rewards._replace(reward_sum=np.bincount(actions, weights=rewards.astype(np.float64))),
+        rewards=evidence.rewards._replace(reward_sum=reward_sum),
     )
     with jax.enable_x64():
         wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), model)
@@ -205,8 +212,10 @@ def test_nothing_drifts_in_20000_rounds(belief: type[AbstractLatentBelief], mode
 def moved(model: LatentModel, matrix: Array, shift: Array) -> LatentModel:
     """The same model in another latent basis: z' = z A + c."""
     inverse = jnp.linalg.inv(matrix)
-    theta = model.reward.theta @ inverse.T
-    reward = LinearReward(theta, model.reward.intercept - theta @ shift, model.reward.coefficient_covariance)
+    theta = linear(model.reward).theta @ inverse.T
+    reward = LinearReward(
+        theta, linear(model.reward).intercept - theta @ shift, linear(model.reward).coefficient_covariance
+    )
     turn = lambda covariance: matrix.T @ covariance @ matrix  # noqa: E731
     noise = eqx.tree_at(
         lambda n: (n.encoding_covariance, n.population_mean, n.population_covariance),
@@ -221,8 +230,8 @@ def moved(model: LatentModel, matrix: Array, shift: Array) -> LatentModel:
 
 
 class _Then(eqx.Module):
-    first: eqx.Module
-    second: eqx.Module
+    first: Encoder
+    second: Encoder
 
     def __call__(self, x: Array) -> Array:
         return self.second(self.first(x))
@@ -251,7 +260,10 @@ def test_a_population_without_width_and_rewards_without_noise_count_as_very_narr
 ) -> None:
     """A population has at least 1e-4 of the noise of encodings, a reward 1e-4 of the variance of expected rewards."""
     where = lambda m: (m.noise.population_covariance, m.noise.reward_variance)  # noqa: E731
-    W, theta = np.asarray(model.noise.encoding_covariance, np.float64), np.asarray(model.reward.theta, np.float64)
+    W, theta = (
+        np.asarray(model.noise.encoding_covariance, np.float64),
+        np.asarray(linear(model.reward).theta, np.float64),
+    )
     narrow = 1e-4 * W
     noise = 1e-4 * np.mean(np.diag(theta @ narrow @ theta.T))
     exact = eqx.tree_at(where, model, (jnp.zeros((DIM, DIM)), jnp.zeros(ACTIONS)))

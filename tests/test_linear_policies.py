@@ -79,7 +79,7 @@ def test_nothing_drifts_in_20000_rounds() -> None:
     policy = lin_ts(ACTIONS, DIM, noise_std=0.25)
     state = learned(policy, steps)
     for context in np.eye(DIM, dtype=np.float32):
-        mean, std = closed_form(steps, context, 1.0, 0.25)
+        mean, std = closed_form(steps, np.asarray(context), 1.0, 0.25)
         rewards = policy.rewards(state, jnp.asarray(context))
         np.testing.assert_allclose(rewards.mean(), mean, atol=1e-4)
         np.testing.assert_allclose(rewards.std(), std, rtol=1e-4)
@@ -92,7 +92,7 @@ def test_nothing_drifts_where_the_context_never_changes() -> None:
     steps = Step(jnp.tile(context, (20_000, 1)), steps.action, steps.reward + 2)
     policy = lin_ts(ACTIONS, DIM, noise_std=0.25)
     rewards = policy.rewards(learned(policy, steps), context)
-    mean, std = closed_form(steps, context, 1.0, 0.25)
+    mean, std = closed_form(steps, np.asarray(context), 1.0, 0.25)
     np.testing.assert_allclose(rewards.mean(), mean, atol=1e-3)
     np.testing.assert_allclose(rewards.std(), std, rtol=1e-3)
 
@@ -239,9 +239,9 @@ POLICIES = {"lin_ucb": lin_ucb(ACTIONS, DIM, 0.5), "lin_ts": lin_ts(ACTIONS, DIM
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("allowed", [[True] * 4, [True, False, True, False]], ids=["all", "masked"])
-def test_actions_are_drawn_as_often_as_the_propensities_say(name: str, allowed: list[bool]) -> None:
-    policy, allowed = POLICIES[name], jnp.asarray(allowed)
+@pytest.mark.parametrize("mask", [[True] * 4, [True, False, True, False]], ids=["all", "masked"])
+def test_actions_are_drawn_as_often_as_the_propensities_say(name: str, mask: list[bool]) -> None:
+    policy, allowed = POLICIES[name], jnp.asarray(mask)
     state, context = learned(policy, steps_of(np.random.default_rng(7), 30)), jnp.array([0.5, -1.0, 1.0])
     drawn, propensities = (np.asarray(part) for part in draws(policy, state, context, allowed))
     shares = np.bincount(drawn, minlength=ACTIONS) / 4000
@@ -273,7 +273,7 @@ def test_the_best_action_of_each_context_is_found_when_rewards_are_linear(make: 
 
 
 def test_other_numbers_run_in_the_same_program(logs: Logs) -> None:
-    traces = []
+    traces: list = []
 
     @eqx.filter_jit
     def decide(policy: AbstractPolicy) -> tuple[Any, Choice]:

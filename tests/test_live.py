@@ -28,7 +28,8 @@ from ilb.offline.fit import complete_model
 from ilb.online.arms import mab, uniform
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy
 from ilb.online.roster import policy_on
-from ilb.types import Step
+from ilb.types import Step, as_real
+from narrowed import known
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +97,9 @@ def test_the_numbers_are_those_of_the_policy(bandit: LiveBandit, clinic: LatentM
         decision = anna.decide(visit)
         randomness = jnp.asarray([*instance_stream(3, "anna"), number], jnp.uint32)
         key_draw, _ = jr.split(decision_key(randomness))
-        row = jnp.asarray(clinic.schema.encode(visit))
+        row = jnp.asarray(known(clinic.schema).encode(visit))
         state, choice = policy.decide(key_draw, state, row, everything)
-        assert decision.action == clinic.schema.actions[int(choice.action)]
+        assert decision.action == known(clinic.schema).actions[int(choice.action)]
         np.testing.assert_allclose(
             list(decision.expected_reward.values()), policy.rewards(state, row).mean(), atol=1e-5
         )
@@ -110,7 +111,7 @@ def test_the_numbers_are_those_of_the_policy(bandit: LiveBandit, clinic: LatentM
 @settings(max_examples=10, deadline=None)
 @given(order=st.permutations(range(6)))
 def test_rewards_in_any_order_give_the_same_belief(clinic: LatentModel, order: list[int]) -> None:
-    bandit = LiveBandit(policy_on(clinic, "Calibrated"), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "Calibrated"), known(clinic.schema))
     prompt, late = bandit.start("anna"), bandit.start("anna")
     decisions = [late.decide(visit) for visit in visits(6)]
     for number in order:
@@ -145,7 +146,7 @@ def test_a_decision_can_be_made_again_from_seed_instance_and_number(clinic: Late
     """Another process replays the same events and gets the same decisions; another seed or name does not."""
 
     def replay(seed: int, name: str) -> list[Hashable]:
-        anna = LiveBandit(policy_on(clinic, "Calibrated-TS"), clinic.schema, seed=seed).start(name)
+        anna = LiveBandit(policy_on(clinic, "Calibrated-TS"), known(clinic.schema), seed=seed).start(name)
         actions = []
         for visit in visits(30):
             decision = anna.decide(visit)
@@ -175,7 +176,7 @@ def test_ruled_out_actions_are_not_chosen(bandit: LiveBandit) -> None:
 
 
 def test_contexts_count_without_rewards(clinic: LatentModel) -> None:
-    bandit = LiveBandit(policy_on(clinic, "CPG"), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "CPG"), known(clinic.schema))
     seen, decided = bandit.start("anna"), bandit.start("anna")
     for visit in visits(5):
         seen.observe(visit)
@@ -260,7 +261,7 @@ def test_live_decisions_are_those_of_the_policy_and_a_saved_instance_is_small(
     learn = jax.jit(lambda policy, *arguments: policy.learn(*arguments))
     for name in EVERY_KIND:
         policy = roster[name]
-        instance, state = LiveBandit(policy, small_model.schema).start("anna"), policy.init()
+        instance, state = LiveBandit(policy, known(small_model.schema)).start("anna"), policy.init()
         for number in range(12):
             row = np.array([0.1 * number, np.sin(number), -1.0], np.float32)
             decision = instance.decide(dict(zip(("x1", "x2", "x3"), row.tolist(), strict=True)))
@@ -268,7 +269,7 @@ def test_live_decisions_are_those_of_the_policy_and_a_saved_instance_is_small(
             state, choice = decide(policy, jr.split(decision_key(randomness))[0], state, row, everything)
             assert decision.action == int(choice.action), name
             instance.learn(decision, 0.5 * np.cos(number))
-            state = learn(policy, state, Step(row, choice.action, np.float32(0.5 * np.cos(number))))
+            state = learn(policy, state, Step(jnp.asarray(row), choice.action, as_real(0.5 * np.cos(number))))
         assert len(instance.to_json()) < 4000
 
 
@@ -355,7 +356,7 @@ def test_a_wrong_file_is_refused(bandit: LiveBandit, change: Callable[[Any], str
 
 def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic: LatentModel) -> None:
     """The same history for 500 people; the shares of their next actions against the stated propensities."""
-    bandit = LiveBandit(policy_on(clinic, "Calibrated-TS"), clinic.schema)
+    bandit = LiveBandit(policy_on(clinic, "Calibrated-TS"), known(clinic.schema))
     crowd = [bandit.start(number) for number in range(500)]
     decisions = bandit.decide_many(crowd, [VISIT] * len(crowd))
     shares = decisions[0].propensities
@@ -378,7 +379,9 @@ def test_policies_without_logs_are_played_by_name_and_others_say_what_they_need(
         ("CPG", policy_on(clinic, "CPG")),
         ("Uniform", uniform(3)),
     ):
-        named, built = (one.start("anna") for one in (LiveBandit.on(clinic, name), LiveBandit(other, clinic.schema)))
+        named, built = (
+            one.start("anna") for one in (LiveBandit.on(clinic, name), LiveBandit(other, known(clinic.schema)))
+        )
         assert named.decide(VISIT) == built.decide(VISIT)
     with pytest.raises(DecisionError, match=r"the policy 'mTS \(rewards\)' needs logs. Give them to `prepare_ingred"):
         LiveBandit.on(clinic, "mTS (rewards)")

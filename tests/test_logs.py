@@ -13,7 +13,7 @@ import pytest
 from ilb.errors import LogsError, SchemaError
 from ilb.logs import CategoricalColumn, Logs, NumericColumn
 
-ROLES = {"instance": "patient", "time": "visit", "action": "drug", "reward": "gain"}
+ROLES: dict[str, Any] = {"instance": "patient", "time": "visit", "action": "drug", "reward": "gain"}
 ARRAYS = ("context", "instance", "action", "reward", "starts")
 
 
@@ -141,7 +141,9 @@ def test_nan_and_null_are_both_missing_in_polars() -> None:
     )
     logs = Logs.from_frame(frame, instance="who", action="did", reward="got")
     assert logs.context[:, 1].tolist() == [0, 1, 1, 0, 0]
-    assert logs.schema.context[0].fill == 3.0
+    column = logs.schema.context[0]
+    assert isinstance(column, NumericColumn)
+    assert column.fill == 3.0
     assert logs.action.tolist() == [0, 1, -1, -1, 0]
     assert np.isnan(logs.reward).tolist() == [True, False, True, True, False]
 
@@ -193,7 +195,7 @@ def test_any_kind_of_time_sorts_each_history(times: list[Any]) -> None:
 @pytest.mark.parametrize("library", [pd.DataFrame, lambda data: pl.DataFrame(data, strict=False)])
 def test_labels_of_any_hashable_type_are_given_back(labels: list[Any], library: Callable[[Any], Any]) -> None:
     if library is not pd.DataFrame and type(labels[0]) in (tuple, UUID):
-        columns = {name: pl.Series([*labels, *labels], dtype=pl.Object) for name in ("who", "did")}
+        columns: dict[str, Any] = {name: pl.Series([*labels, *labels], dtype=pl.Object) for name in ("who", "did")}
     else:
         columns = {"who": [*labels, *labels], "did": [*labels, *labels]}
     frame = library({**columns, "x": [1.0, 2, 3, 4, 5, 6], "r": 0.0})
@@ -329,8 +331,8 @@ def test_flat_arrays_give_the_same_logs_in_any_order_of_instances() -> None:
     rng = np.random.default_rng(0)
     context, action, reward = rng.normal(size=(4, 3, 2)), rng.integers(0, 3, (4, 3)), rng.normal(size=(4, 3))
     round_robin = np.arange(12).reshape(4, 3).T.reshape(-1)  # all first rows, then all second rows
-    flat = [array.reshape(12, *array.shape[2:])[round_robin] for array in (context, action, reward)]
-    logs = Logs.from_arrays(*flat, instance=np.repeat(np.arange(4), 3)[round_robin], actions=3)
+    x, a, r = (array.reshape(12, *array.shape[2:])[round_robin] for array in (context, action, reward))
+    logs = Logs.from_arrays(x, a, r, instance=np.repeat(np.arange(4), 3)[round_robin], actions=3)
     assert_same(logs, Logs.from_arrays(context, action, reward, actions=3))
 
 

@@ -12,7 +12,7 @@ import pytest
 from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
 from ilb.logs import Logs
 
-ROLES = {"instance": "who", "time": "when", "action": "did", "reward": "got"}
+ROLES: dict[str, Any] = {"instance": "who", "time": "when", "action": "did", "reward": "got"}
 
 
 def table(instances: int = 10, visits: int = 4, **changes: Any) -> pd.DataFrame:
@@ -280,7 +280,7 @@ def test_a_column_that_hardly_changes_identifies_the_instance() -> None:
 
 def test_traits_shared_by_many_instances_are_named_in_one_warning_with_the_way_out() -> None:
     traits = {"x": np.repeat(np.arange(10) % 5, 4), "sex": np.repeat(["F", "M"], 20)}
-    frame = table(**traits, y=np.arange(40) % 7)
+    frame = table(10, 4, **traits, y=np.arange(40) % 7)
     message = (
         r"^Columns that never change within an instance: 'x' \(5 values\), 'sex' \(2 values\)\. They help .* "
         r"Leave them out: drop=\('x', 'sex'\) in Logs\.from_frame, `ilb fit --drop x --drop sex`"

@@ -5,6 +5,7 @@ import pkgutil
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,9 @@ import pytest
 import ilb.logs
 import ilb.logs.labels
 from ilb.errors import LogsError, LogsWarning
-from ilb.logs import Logs
+from ilb.logs import Logs, NumericColumn
 
-ROLES = {"instance": "who", "time": "when", "action": "did", "reward": "got"}
+ROLES: dict[str, Any] = {"instance": "who", "time": "when", "action": "did", "reward": "got"}
 FRAME = pd.DataFrame(
     {
         "who": ["ä", "b", "ä", "b", "ä"],
@@ -65,7 +66,9 @@ def test_a_column_of_a_csv_may_turn_out_to_be_floats_late_in_the_file(tmp_path: 
     (tmp_path / "logs.csv").write_text(text)
     logs = Logs.from_frame(tmp_path / "logs.csv", instance="who", action="did", reward="got")
     assert logs.rows == rows + 1
-    assert logs.schema.context[0].mean == pytest.approx((frame["x"].sum() + 0.5) / (rows + 1))
+    column = logs.schema.context[0]
+    assert isinstance(column, NumericColumn)
+    assert column.mean == pytest.approx((frame["x"].sum() + 0.5) / (rows + 1))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -110,8 +113,9 @@ def test_the_examples_in_docstrings_run(module: ModuleType) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_reading_logs_imports_neither_jax_nor_a_frame_library(module: ModuleType) -> None:
     imported = set()
-    for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+    for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
         if isinstance(node, ast.ImportFrom):
+            assert node.module is not None
             imported.add(node.module.split(".")[0])
         elif isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}

@@ -67,7 +67,7 @@ def test_instances_that_are_not_there_can_not_be_selected(index: Any) -> None:
 def test_a_split_by_instance_is_a_partition(lengths: list[int], seed: int) -> None:
     logs = histories(lengths)
     parts = logs.split_instances(seed=seed)
-    together = {}
+    together: dict = {}
     for part in parts:
         assert_well_formed(part)
         assert part.instances >= 1

@@ -27,7 +27,7 @@ from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _unit
 from ilb.offline.rewards.recipe import Cells, RewardFit, RewardRecipe, RewardTask, reward_cells
 from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.roster import policy_on
-from ilb.types import Report, silent
+from ilb.types import Report, as_real, silent
 
 INSTANCES, LENGTH, DIM, ACTIONS = 400, 24, 2, 3
 # One recipe and one size for most tests: they share a compilation.
@@ -58,7 +58,7 @@ def task_of(
     return RewardTask(z, cells, range(ACTIONS), 1e-9 * np.eye(DIM), np.full(INSTANCES, LENGTH))
 
 
-def train(task: RewardTask, recipe: MLPRewardRecipe = QUICK, seed: int = 0, report: Report = silent) -> RewardFit:
+def train(task: RewardTask, recipe: RewardRecipe = QUICK, seed: int = 0, report: Report = silent) -> RewardFit:
     return recipe.train(jr.split(jr.key(seed), 1), [task], report)[0]
 
 
@@ -136,14 +136,16 @@ def test_the_loss_is_the_mean_squared_error_over_rows_up_to_the_scatter_within_c
     rng = np.random.default_rng(6)
     network = random_leaky_mlp(jr.key(0), DIM, (4,), ACTIONS, 0.1)
     network = LeakyMLP(
-        (*network.layers[:-1], Affine(jnp.asarray(rng.normal(size=(4, 3)), jnp.float32), jnp.ones(3))), 0.1
+        (*network.layers[:-1], Affine(jnp.asarray(rng.normal(size=(4, 3)), jnp.float32), jnp.ones(3))), as_real(0.1)
     )
     action, reward = rng.integers(0, ACTIONS, (8, 10)), rng.normal(size=(8, 10))
     cells = reward_cells(Logs.from_arrays(np.zeros((8, 10, 1)), action, reward, actions=ACTIONS))
     z = rng.normal(size=(8, DIM))
     mean, rows = np.zeros((2, 8, ACTIONS))
     mean[cells.instance, cells.action], rows[cells.instance, cells.action] = cells.mean, cells.rows
-    grid = CellGrid(*(jnp.asarray(table, jnp.float32) for table in (z, mean, rows)), jnp.asarray(8))
+    grid = CellGrid(
+        jnp.asarray(z, jnp.float32), jnp.asarray(mean, jnp.float32), jnp.asarray(rows, jnp.float32), jnp.asarray(8)
+    )
     loss = RewardLoss(slope=0.1, batch=8)(network.layers, grid, jr.key(0))
     hidden = z @ np.asarray(network.layers[0].matrix) + np.asarray(network.layers[0].shift)
     values = np.where(hidden > 0, hidden, 0.1 * hidden) @ np.asarray(network.layers[1].matrix) + 1
@@ -157,7 +159,8 @@ def test_large_tables_are_taken_in_batches_of_the_same_expected_loss() -> None:
     z, mean = rng.normal(size=(64, DIM)), rng.normal(size=(64, ACTIONS))
     padding = np.full((64, ACTIONS), 1e3)  # must never be drawn
     tables = (np.concatenate([z, z]), np.concatenate([mean, padding]), np.ones((128, ACTIONS)))
-    grid = CellGrid(*(jnp.asarray(table, jnp.float32) for table in tables), jnp.asarray(64))
+    encoding, rewards, rows = (jnp.asarray(table, jnp.float32) for table in tables)
+    grid = CellGrid(encoding, rewards, rows, jnp.asarray(64))
     losses = jax.jit(jax.vmap(lambda key: RewardLoss(0.01, 32)(layers, grid, key)))(jr.split(jr.key(2), 500))
     assert float(losses.mean()) == pytest.approx(np.mean(mean**2), rel=0.03)  # the outputs start at zero
 
@@ -168,7 +171,7 @@ def test_maps_around_a_network_can_be_folded_into_it() -> None:
         Affine(jnp.asarray(rng.normal(size=(a, b)), jnp.float32), jnp.asarray(rng.normal(size=b), jnp.float32))
         for a, b in ((2, 2), (5, 3), (3, 3))
     )
-    network = LeakyMLP((*random_leaky_mlp(jr.key(3), 2, (4, 5), 3, 0.2).layers[:-1], last), 0.2)
+    network = LeakyMLP((*random_leaky_mlp(jr.key(3), 2, (4, 5), 3, 0.2).layers[:-1], last), as_real(0.2))
     x = jnp.asarray([0.3, -2.0])
     np.testing.assert_allclose(network.between(before, after)(x), after(network(before(x))), rtol=1e-4, atol=1e-5)
 
@@ -228,7 +231,7 @@ def test_a_saved_model_predicts_the_same_and_runs_in_the_same_programs(model: La
     assert isinstance(loaded.reward, LeakyMLP)
     kinds = [[jax.typeof(leaf) for leaf in jax.tree.leaves(one.reward)] for one in (model, loaded)]
     assert kinds[0] == kinds[1]
-    assert jax.tree.structure(model.bare()) == jax.tree.structure(loaded.bare())
+    assert jax.tree.structure(model.bare()) == jax.tree.structure(loaded.bare())  # type: ignore[operator]
     for one, other in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -262,6 +265,7 @@ class NoEncoding:
 @pytest.mark.parametrize("reward", [None, QUICK], ids=["default", "network"])
 def test_a_fitted_model_says_how_its_rewards_were_learned(logs: Logs, reward: RewardRecipe | None) -> None:
     provenance = fit(logs, latent_dim=DIM, recipe=NoEncoding(), reward=reward).provenance
+    assert provenance is not None
     said = provenance.recipe["reward"]
     assert said["name"] == ("LinearRewardRecipe" if reward is None else "MLPRewardRecipe")
     if reward is not None:

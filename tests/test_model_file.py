@@ -23,12 +23,13 @@ from ilb.errors import ModelFileError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.models.recurrent import RecurrentRegression
-from ilb.networks import STORABLE, Affine, ComposedEncoder, IdentityEncoder, random_maxout_mlp, storable
+from ilb.networks import STORABLE, Affine, ComposedEncoder, IdentityEncoder, InverseMixing, random_maxout_mlp, storable
 from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import complete_model
 from ilb.offline.training import describe_recipe
+from narrowed import known
 
 DIM, ACTIONS = 3, 4
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -88,7 +89,7 @@ def saved(oracle_model: LatentModel, tmp_path: Path) -> Path:
 
 def assert_same(first: LatentModel, second: LatentModel) -> None:
     """The same modules, the same arrays to the bit, the same labels and history."""
-    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert jax.tree.structure(first) == jax.tree.structure(second)  # type: ignore[operator]
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         assert one.shape == other.shape
         assert one.dtype == other.dtype
@@ -126,7 +127,9 @@ def test_a_model_comes_back_as_it_was(name: str, request: pytest.FixtureRequest,
 
 def test_scalars_come_back_as_scalars(oracle_model: LatentModel, saved: Path) -> None:
     assert LatentModel.load(saved).noise.leftover_variance.shape == ()
-    assert LatentModel.load(saved).encoder.mixing.slope.shape == ()
+    encoder = LatentModel.load(saved).encoder
+    assert isinstance(encoder, InverseMixing)
+    assert encoder.mixing.slope.shape == ()
 
 
 def test_labels_and_categories_come_back(tmp_path: Path) -> None:
@@ -135,9 +138,9 @@ def test_labels_and_categories_come_back(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     assert_same(loaded, model)
-    assert loaded.schema.action_label(loaded.schema.action_index("α-blocker")) == "α-blocker"
+    assert known(loaded.schema).action_label(known(loaded.schema).action_index("α-blocker")) == "α-blocker"
     row = {"mmse": None, "site": "Malmö"}
-    np.testing.assert_array_equal(loaded.schema.encode(row), logs.schema.encode(row))
+    np.testing.assert_array_equal(known(loaded.schema).encode(row), logs.schema.encode(row))
 
 
 def test_a_model_without_labels_or_history_comes_back(maxout_model: LatentModel, tmp_path: Path) -> None:
@@ -189,7 +192,7 @@ FORMAT_1 = Path(__file__).parent / "data" / "format-1"
 
 @pytest.mark.parametrize("name", ["fitted", "built", "oracle", "recurrent"])
 def test_models_saved_in_format_1_still_load_and_predict_the_same(name: str, tmp_path: Path) -> None:
-    kind = RecurrentRegression if name == "recurrent" else LatentModel
+    kind: Any = RecurrentRegression if name == "recurrent" else LatentModel
     frozen = json.loads((FORMAT_1 / "values.json").read_text())
     contexts = jnp.asarray(frozen["contexts"], jnp.float32)
     model = kind.load(FORMAT_1 / name)
@@ -200,8 +203,8 @@ def test_models_saved_in_format_1_still_load_and_predict_the_same(name: str, tmp
 
 
 def test_format_1_told_of_an_interruption_in_its_notes() -> None:
-    assert LatentModel.load(FORMAT_1 / "fitted").provenance.interrupted
-    assert not LatentModel.load(FORMAT_1 / "built").provenance.interrupted
+    assert known(LatentModel.load(FORMAT_1 / "fitted").provenance).interrupted
+    assert not known(LatentModel.load(FORMAT_1 / "built").provenance).interrupted
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -592,12 +595,19 @@ def test_a_first_save_that_dies_leaves_no_model_and_can_be_repeated(
 def test_contents_reach_the_disk_before_their_names(
     oracle_model: LatentModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = []
+    events: list[str] = []
     synced, moved = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("sync"), synced(handle))[1])
-    monkeypatch.setattr(
-        Path, "replace", lambda self, to: (events.append(to.name.split("-")[0].split(".")[0]), moved(self, to))[1]
-    )
+
+    def sync(handle: int) -> None:
+        events.append("sync")
+        synced(handle)
+
+    def move(source: Path, to: Path) -> Path:
+        events.append(to.name.split("-")[0].split(".")[0])
+        return moved(source, to)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", move)
     oracle_model.save(tmp_path / "model")
     assert events.index("sync") < events.index("arrays") < events.index("manifest")
     assert "sync" in events[events.index("arrays") + 1 : events.index("manifest")]

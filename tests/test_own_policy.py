@@ -22,6 +22,7 @@ from ilb.online.policy import (
 )
 from ilb.online.roster import ROSTER, build_policies, build_policy
 from ilb.types import Step, as_real
+from narrowed import known
 from policy_conformance import PolicyConformance
 
 
@@ -91,7 +92,7 @@ def test_it_stands_beside_the_others(ingredients: Ingredients) -> None:
 
 
 def test_it_decides_live_and_is_told_how_old_a_reward_is(ingredients: Ingredients, small_model: LatentModel) -> None:
-    bandit = LiveBandit(build_policy(ingredients, "Fading", OWN_ROSTER), small_model.schema)
+    bandit = LiveBandit(build_policy(ingredients, "Fading", OWN_ROSTER), known(small_model.schema))
     anna = bandit.start("anna")
     visit = {"x1": 0.0, "x2": 1.0, "x3": -1.0}
     first = anna.decide(visit)
@@ -99,7 +100,7 @@ def test_it_decides_live_and_is_told_how_old_a_reward_is(ingredients: Ingredient
         anna.observe(visit)
     anna = bandit.restore(anna.to_json())
     anna.learn(first, 3.0)
-    variance = float(small_model.noise.reward_variance[small_model.schema.action_index(first.action)])
+    variance = float(small_model.noise.reward_variance[known(small_model.schema).action_index(first.action)])
     weight = 0.99**10  # ten more contexts have come when the next decision is made
     expected = anna.decide(visit).expected_reward[first.action]
     assert expected == pytest.approx(3 * weight / (variance + weight), rel=1e-4)

@@ -26,6 +26,8 @@ from ilb.environments.synthetic import NOISES
 from ilb.environments.wrappers import ScaledContexts
 from ilb.errors import WorldError
 from ilb.models.latent import LatentModel
+from ilb.types import as_real
+from narrowed import linear
 
 DIM, COLUMNS, ACTIONS = 3, 4, 5
 WORLD = draw_world(jr.key(0), latent_dim=DIM, context_dim=COLUMNS, actions=ACTIONS)
@@ -36,8 +38,8 @@ DRAWS = 4000
 WORLDS = {
     "plain": (WORLD, COLUMNS),
     "shifted": (ShiftedLatents(WORLD, SHIFT), COLUMNS),
-    "noisy": (NoisyContexts(WORLD, 0.5), COLUMNS),
-    "dropped": (DroppedContexts(WORLD, [3, 1]), 2),
+    "noisy": (NoisyContexts(WORLD, as_real(0.5)), COLUMNS),
+    "dropped": (DroppedContexts(WORLD, jnp.array([3, 1])), 2),
     "other noise": (OtherNoise("laplace", 0.3).apply(jr.key(0), WORLD), COLUMNS),
     "all at once": (perturb(jr.key(0), WORLD, (KeptColumns((2,)), ContextNoise(0.5), Shift(2.0))), 1),
 }
@@ -59,7 +61,7 @@ draw_many = eqx.filter_jit(eqx.filter_vmap(draw, in_axes=(None, 0)))
 emit_many = eqx.filter_jit(eqx.filter_vmap(lambda world, key, z: world.emit(key, z), in_axes=(None, 0, None)))
 
 
-@pytest.fixture(params=WORLDS, ids=WORLDS, scope="module")
+@pytest.fixture(params=WORLDS, ids=list(WORLDS), scope="module")
 def drawn(request: pytest.FixtureRequest) -> Drawn:
     world, columns = WORLDS[request.param]
     return world, columns, draw_many(world, jr.split(jr.key(1), DRAWS))
@@ -94,7 +96,7 @@ def test_rewards_depend_on_the_latent_state_as_they_do_inside(
     drawn: Drawn,
 ) -> None:
     _, _, many = drawn
-    expected = np.asarray(many["latent state"]) @ np.asarray(WORLD.reward.theta).T
+    expected = np.asarray(many["latent state"]) @ np.asarray(linear(WORLD.reward).theta).T
     np.testing.assert_allclose(many["mean rewards"], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -185,7 +187,9 @@ def test_a_shift_that_does_not_fit_the_instances_is_refused() -> None:
 def test_context_noise_is_gaussian_with_the_given_standard_deviation() -> None:
     z = WORLD.sample_instance(jr.key(1))
     keys = jr.split(jr.key(2), DRAWS)
-    clean, noisy, noisier = (np.asarray(emit_many(NoisyContexts(WORLD, std), keys, z)) for std in (0.0, 0.25, 1.0))
+    clean, noisy, noisier = (
+        np.asarray(emit_many(NoisyContexts(WORLD, as_real(std)), keys, z)) for std in (0.0, 0.25, 1.0)
+    )
     added = noisier - clean
     np.testing.assert_allclose(noisy - clean, 0.25 * added, atol=1e-5)  # the same draws at every noise level
     assert stats.kstest(added.ravel(), "norm").pvalue > RARE
@@ -196,12 +200,12 @@ def test_context_noise_is_gaussian_with_the_given_standard_deviation() -> None:
 def test_contexts_without_added_noise_are_distributed_as_inside() -> None:
     z = WORLD.sample_instance(jr.key(1))
     inner = np.asarray(emit_many(WORLD, jr.split(jr.key(2), DRAWS), z))
-    outer = np.asarray(emit_many(NoisyContexts(WORLD, 0.0), jr.split(jr.key(3), DRAWS), z))
+    outer = np.asarray(emit_many(NoisyContexts(WORLD, as_real(0.0)), jr.split(jr.key(3), DRAWS), z))
     assert min(stats.ks_2samp(inner[:, i], outer[:, i]).pvalue for i in range(COLUMNS)) > RARE
 
 
 def test_the_oracle_inverts_the_emission_on_the_noisy_context() -> None:
-    noisy = NoisyContexts(WORLD, 1.0)
+    noisy = NoisyContexts(WORLD, as_real(1.0))
     z = noisy.sample_instance(jr.key(1))
     context = noisy.emit(jr.key(2), z)
     np.testing.assert_array_equal(noisy.oracle().encoder(context), WORLD.mixing.inverse(context))
@@ -218,12 +222,12 @@ def test_the_oracle_inverts_the_emission_on_the_noisy_context() -> None:
 def test_only_the_kept_columns_are_seen_in_their_order() -> None:
     z = WORLD.sample_instance(jr.key(1))
     whole = np.asarray(WORLD.emit(jr.key(2), z))
-    np.testing.assert_array_equal(DroppedContexts(WORLD, [3, 1]).emit(jr.key(2), z), whole[[3, 1]])
+    np.testing.assert_array_equal(DroppedContexts(WORLD, jnp.array([3, 1])).emit(jr.key(2), z), whole[[3, 1]])
 
 
 def test_there_is_no_oracle_for_part_of_the_context() -> None:
     with pytest.raises(WorldError, match="only 2 columns are seen"):
-        DroppedContexts(WORLD, [3, 1]).oracle()
+        DroppedContexts(WORLD, jnp.array([3, 1])).oracle()
 
 
 @pytest.mark.parametrize("kept", [[], [0, 0], [-1], [COLUMNS], [0.5], [[0, 1]]], ids=str)
@@ -260,6 +264,8 @@ def test_only_a_synthetic_world_can_have_another_latent_noise() -> None:
 
 def test_perturbations_of_one_world_are_drawn_independently_and_the_first_as_if_alone() -> None:
     twice = perturb(jr.key(1), WORLD, (Shift(1.0), Shift(1.0)))
+    assert isinstance(twice, ShiftedLatents)
+    assert isinstance(twice.environment, ShiftedLatents)
     np.testing.assert_array_equal(twice.environment.shift, shift_of(Shift(1.0)))
     assert np.abs(np.asarray(twice.shift) - shift_of(Shift(1.0))).max() > 1e-3
 
@@ -267,6 +273,7 @@ def test_perturbations_of_one_world_are_drawn_independently_and_the_first_as_if_
 def test_columns_keep_their_names_and_dropped_ones_lose_them() -> None:
     world = Adcb(context="biomarkers").draw()
     kept = perturb(jr.key(0), world, (ContextNoise(0.1), KeptColumns((3, 0))))
+    assert isinstance(kept, DroppedContexts)
     assert kept.environment.column_names == ("tau", "ptau", "fdg", "av45")
     assert kept.column_names == ("av45", "tau")
     assert KeptColumns((0,)).apply(jr.key(0), WORLD).column_names is None
@@ -282,4 +289,6 @@ def test_confounded_logging_goes_by_standard_units_whatever_wraps_the_world() ->
     )
     np.testing.assert_allclose(other, plain, atol=1e-3)
     kept = KeptColumns((3, 0)).apply(jr.key(0), world)
+    assert kept.units is not None
+    assert world.units is not None
     np.testing.assert_array_equal(kept.units.context_std, np.asarray(world.units.context_std)[[3, 0]])

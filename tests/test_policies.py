@@ -15,6 +15,7 @@ from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline import baselines
 from ilb.offline.baselines import LogFits, fit_context_regression, prepare_ingredients
+from ilb.offline.discrete_states import fit_states_on_encodings, fit_states_on_rewards
 from ilb.offline.fit import complete_model
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import ROSTER, build_policies, build_policy
@@ -77,7 +78,7 @@ NEEDS = {
 def test_what_is_missing_is_named_by_the_policies_that_need_it_and_keeps_no_other_from_being_built(
     small_model: LatentModel, small_logs: Logs, small_network: RecurrentRegression
 ) -> None:
-    whole = {
+    whole: dict[str, Any] = {
         "model": small_model,
         "log_fits": LogFits(lambda: small_logs, states=3),
         "network": small_network,
@@ -96,7 +97,8 @@ def test_what_is_missing_is_named_by_the_policies_that_need_it_and_keeps_no_othe
 def test_a_policy_without_anything_is_told_where_the_variance_of_rewards_comes_from() -> None:
     with pytest.raises(DecisionError, match=r"the policy 'MAB' needs the variance of rewards. Give reward_variance="):
         build_policy(Ingredients(actions=3), "MAB")
-    assert build_policy(Ingredients(actions=3, reward_variance=0.25), "MAB").belief.actions == 3
+    policy: Any = build_policy(Ingredients(actions=3, reward_variance=0.25), "MAB")
+    assert policy.belief.actions == 3
 
 
 def test_only_what_a_policy_asks_for_is_fitted_and_that_once(
@@ -111,7 +113,7 @@ def test_only_what_a_policy_asks_for_is_fitted_and_that_once(
 
         return fit_and_note
 
-    for fit in (fit_context_regression, baselines.fit_states_on_encodings, baselines.fit_states_on_rewards):
+    for fit in (fit_context_regression, fit_states_on_encodings, fit_states_on_rewards):
         monkeypatch.setattr(baselines, fit.__name__, noted(fit))
     given = prepare_ingredients(small_model, small_logs, states=3)
     build_policies(given, ["CPG", "Calibrated", "MAB", "LinUCB", "LinTS", "MAB (centred)", "Uniform"])
@@ -136,6 +138,8 @@ def test_the_variance_of_rewards_is_the_given_one_or_that_of_the_model_or_that_o
     np.testing.assert_array_equal(told.reward_variance, np.full(5, 0.3, np.float32))
     assert float(told.noise_std) == np.float32(np.sqrt(0.3))
     for name in ("MAB", "MAB (centred)"):
-        np.testing.assert_array_equal(build_policy(told, name).belief.reward_variance, told.reward_variance)
+        arms: Any = build_policy(told, name)
+        np.testing.assert_array_equal(arms.belief.reward_variance, told.reward_variance)
     for name in ("LinUCB", "LinTS", "Warm LinTS"):
-        assert build_policy(told, name).belief.noise_std == told.noise_std
+        regressions: Any = build_policy(told, name)
+        assert regressions.belief.noise_std == told.noise_std

@@ -20,6 +20,8 @@ from ilb.offline.rewards.recipe import (
     measure_reward_variance,
     reward_cells,
 )
+from ilb.types import as_real
+from narrowed import linear
 
 
 class Case(NamedTuple):
@@ -55,7 +57,9 @@ def cells_of(action: np.ndarray, reward: np.ndarray, actions: int) -> Cells:
 
 
 def coefficients_of(fitted: RewardFit) -> np.ndarray:
-    return np.concatenate([np.asarray(fitted.reward.theta), np.asarray(fitted.reward.intercept)[:, None]], axis=1)
+    return np.concatenate(
+        [np.asarray(linear(fitted.reward).theta), np.asarray(linear(fitted.reward).intercept)[:, None]], axis=1
+    )
 
 
 def predictions(fitted: RewardFit, encodings: np.ndarray) -> np.ndarray:
@@ -122,8 +126,8 @@ def test_coefficients_are_those_of_least_squares_on_the_rows(effect_std: float) 
     for a in range(3):
         rows = action.ravel() == a
         reference = LinearRegression().fit(case.z[instance[rows]], reward.ravel()[rows])
-        np.testing.assert_allclose(fitted.reward.theta[a], reference.coef_, atol=1e-5)
-        np.testing.assert_allclose(fitted.reward.intercept[a], reference.intercept_, atol=1e-5)
+        np.testing.assert_allclose(linear(fitted.reward).theta[a], reference.coef_, atol=1e-5)
+        np.testing.assert_allclose(linear(fitted.reward).intercept[a], reference.intercept_, atol=1e-5)
 
 
 def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchanged() -> None:
@@ -142,7 +146,7 @@ def test_an_affine_change_of_encodings_leaves_predictions_and_variances_unchange
 
     def prediction_variances(fitted: RewardFit, encodings: np.ndarray) -> np.ndarray:
         rows = np.concatenate([encodings, np.ones((60, 1))], axis=1)
-        return np.einsum("ti,aij,tj->ta", rows, np.asarray(fitted.reward.coefficient_covariance, float), rows)
+        return np.einsum("ti,aij,tj->ta", rows, np.asarray(linear(fitted.reward).coefficient_covariance, float), rows)
 
     np.testing.assert_allclose(prediction_variances(first, case.z), prediction_variances(second, moved), rtol=1e-2)
 
@@ -156,7 +160,9 @@ def test_encodings_far_from_zero_do_not_spoil_the_fit() -> None:
     near, far = (fit_linear_reward(case.z + shift, cells, range(3)) for shift in (0.0, 10_000.0))
     # The float32 coefficients alone allow 1e4 * 2^-24 * |theta| of error.
     np.testing.assert_allclose(predictions(near, case.z), predictions(far, case.z + 10_000.0), atol=0.01)
-    np.testing.assert_allclose(near.reward.standard_errors[:, :2], far.reward.standard_errors[:, :2], rtol=0.01)
+    np.testing.assert_allclose(
+        linear(near.reward).standard_errors[:, :2], linear(far.reward).standard_errors[:, :2], rtol=0.01
+    )
 
 
 def test_an_affine_change_of_encodings_leaves_the_shrinkage_of_rare_actions_unchanged() -> None:
@@ -199,7 +205,7 @@ def replications(
         cells = cells_of(action, play(rng, case, action, reward_std, effect_std), actions)
         fitted = fit_linear_reward(encodings, cells, range(actions), W, lengths)
         estimates.append(coefficients_of(fitted))
-        errors.append(np.asarray(fitted.reward.standard_errors))
+        errors.append(np.asarray(linear(fitted.reward).standard_errors))
     return np.array(estimates), np.array(errors), case
 
 
@@ -230,21 +236,21 @@ def test_coefficients_have_no_bias_when_encodings_are_exact() -> None:
 
 def test_confounded_logging_leaves_the_coefficients_unbiased() -> None:
     """thm:reward: given z the action does not matter, whatever it depended on."""
-    scores, naive = [], []
+    deviations, naive = [], []
     for seed in range(12):
         key_world, key_logging, key_record = jr.split(jr.key(seed), 3)
         # Little noise: that of a mean encoding of 30 contexts shrinks the slopes, which is no matter of confounding.
-        world = draw_world(key_world, latent_dim=3, actions=4, noise=GaussianNoise(0.4))
+        world = draw_world(key_world, latent_dim=3, actions=4, noise=GaussianNoise(as_real(0.4)))
         logging = draw_confounded_logging(key_logging, world, strength=0.7)
         logs = record(key_record, world, logging, instances=40, length=30).logs
         encodings = encode_contexts(world.oracle().encoder, logs.context).astype(float)
         W = measure_scatter(encodings, logs.starts).encoding_covariance
         mean_encodings = instance_means(encodings, logs.starts)
         fitted = fit_linear_reward(mean_encodings, reward_cells(logs), range(4), W, logs.lengths)
-        truth = np.concatenate([np.asarray(world.reward.theta), np.zeros((4, 1))], axis=1)
-        scores.append((coefficients_of(fitted) - truth) / np.asarray(fitted.reward.standard_errors))
+        truth = np.concatenate([np.asarray(linear(world.reward).theta), np.zeros((4, 1))], axis=1)
+        deviations.append((coefficients_of(fitted) - truth) / np.asarray(linear(fitted.reward).standard_errors))
         naive.append([logs.reward[logs.action == a].mean() for a in range(4)])
-    scores = np.array(scores)
+    scores = np.array(deviations)
     assert abs(scores.mean()) < 4 / np.sqrt(scores.size)
     assert abs(scores.std() - 1) < 4 / np.sqrt(2 * scores.size)
     # The mean reward of each action is 0 in the population; in the logs it is far from it, so confounding was at work.
@@ -326,7 +332,7 @@ def test_noise_of_mean_encodings_is_not_taken_for_leftover_variance(effect_varia
     encodings = case.z + rng.normal(size=case.z.shape) / np.sqrt(length)
     fitted = fit_linear_reward(encodings, cells_of(action, reward, 3), range(3), np.eye(2), np.full(instances, length))
     # Noisy regressors also shrink the slopes (by 1 / 7), and what that misses of theta' z is left over: S = 1 here.
-    missed = np.mean(np.sum((theta - np.asarray(fitted.reward.theta)) ** 2, axis=1))
+    missed = np.mean(np.sum((theta - np.asarray(linear(fitted.reward).theta)) ** 2, axis=1))
     spread = effect_variance + 0.25 / 2 + 1 / length
     assert abs(fitted.leftover_variance - effect_variance - missed) < 4 * np.sqrt(2 / instances) * spread
     assert missed < 0.03  # the noise of the encodings itself would be 1 / 6
@@ -365,9 +371,9 @@ def test_a_rare_action_does_not_touch_the_others() -> None:
     common = type(cells)(*(part[cells.action < 8] for part in cells))
     with_rare = fit_quietly(case.z, cells, range(9))
     without = fit_linear_reward(case.z, common, range(8))
-    np.testing.assert_allclose(with_rare.reward.theta[:8], without.reward.theta, atol=1e-6)
+    np.testing.assert_allclose(linear(with_rare.reward).theta[:8], linear(without.reward).theta, atol=1e-6)
     np.testing.assert_allclose(
-        with_rare.reward.standard_errors[:8], without.reward.standard_errors, rtol=0.05
+        linear(with_rare.reward).standard_errors[:8], linear(without.reward).standard_errors, rtol=0.05
     )  # pooled variances are shared
 
 
@@ -395,7 +401,7 @@ def test_standard_errors_of_a_rare_action_are_calibrated() -> None:
         case, cells = rare_case(rng, rows=4, actions=17)
         fitted = fit_quietly(case.z, cells, range(17))
         error = coefficients_of(fitted)[16] - case.coefficients[16]
-        covariance = np.asarray(fitted.reward.coefficient_covariance[16], float)
+        covariance = np.asarray(linear(fitted.reward).coefficient_covariance[16], float)
         z_scores.append(error @ np.linalg.solve(covariance, error) / 3)
     # Mean of 60 chi-squares over their 3 degrees of freedom has deviation 0.105; the prior itself is estimated.
     assert 1 - 4 * 0.105 < np.mean(z_scores) < 1.25 + 4 * 0.105
@@ -408,7 +414,7 @@ def test_an_action_without_any_reward_is_the_average_of_the_others() -> None:
     found = coefficients_of(fitted)
     np.testing.assert_allclose(found[8], found[:8].mean(axis=0), atol=1e-5)
     # Its uncertainty is the spread over the others; two of seven degrees of freedom are known to a factor of two.
-    ratio = np.asarray(fitted.reward.standard_errors[8]) / found[:8].std(axis=0, ddof=1)
+    ratio = np.asarray(linear(fitted.reward).standard_errors[8]) / found[:8].std(axis=0, ddof=1)
     assert np.all((ratio > 0.5) & (ratio < 2))
     assert np.isfinite(fitted.reward_variance[8])
 
@@ -425,7 +431,7 @@ def test_an_action_seen_often_but_in_one_instance_stays_uncertain() -> None:
         fitted = fit_quietly(case.z, cells_of(action, reward, 9), range(9))
         row = np.array([*case.z[0], 1.0])
         misses.append(predictions(fitted, case.z[:1])[0, 8] - case.values[0, 8])
-        claimed.append(row @ np.asarray(fitted.reward.coefficient_covariance[8], float) @ row)
+        claimed.append(row @ np.asarray(linear(fitted.reward).coefficient_covariance[8], float) @ row)
     # Mean of 30 squares of standard normals: 1 with deviation 0.26.
     assert np.mean(np.square(misses) / claimed) < 1 + 4 * 0.26
 
@@ -439,7 +445,7 @@ def test_everything_is_finite_when_all_actions_are_rare(rows: int) -> None:
     with pytest.warns(RareActionWarning, match="3 of 3 actions"):
         fitted = fit_linear_reward(case.z, cells_of(action, reward, 3), range(3))
     assert np.all(np.isfinite(coefficients_of(fitted)))
-    assert np.all(np.isfinite(fitted.reward.standard_errors))
+    assert np.all(np.isfinite(linear(fitted.reward).standard_errors))
     assert np.all(fitted.reward_variance > 0)
     assert np.isfinite(fitted.leftover_variance)
     np.testing.assert_allclose(predictions(fitted, case.z), 5.0, atol=1.5)
@@ -451,7 +457,7 @@ def test_constant_rewards_are_fitted_without_complaint() -> None:
     z = rng.normal(size=(30, 2))
     fitted = fit_linear_reward(z, cells_of(action, np.full((30, 10), 3.0), 2), range(2))
     np.testing.assert_allclose(predictions(fitted, z), 3.0, atol=1e-5)
-    assert np.all(np.isfinite(fitted.reward.standard_errors))
+    assert np.all(np.isfinite(linear(fitted.reward).standard_errors))
 
 
 def test_a_constant_encoding_is_harmless() -> None:
@@ -463,15 +469,15 @@ def test_a_constant_encoding_is_harmless() -> None:
     padded = np.concatenate([case.z, np.full((60, 1), 2.0)], axis=1)
     first, second = (fit_linear_reward(encodings, cells, range(3)) for encodings in (case.z, padded))
     np.testing.assert_allclose(predictions(first, case.z), predictions(second, padded), atol=1e-4)
-    assert np.all(np.isfinite(second.reward.standard_errors))
+    assert np.all(np.isfinite(linear(second.reward).standard_errors))
 
 
 # By hand
 
 
-def cells_by_hand(rows: Any, mean: Any, deviation: Any, action: np.ndarray = None) -> Any:
-    action = np.zeros(len(rows), int) if action is None else np.array(action)
-    return Cells(np.arange(len(rows)), action, np.array(rows), np.array(mean), np.array(deviation))
+def cells_by_hand(rows: list[int], mean: list[float], deviation: list[float], action: list[int] | None = None) -> Cells:
+    actions = np.zeros(len(rows), int) if action is None else np.array(action)
+    return Cells(np.arange(len(rows)), actions, np.array(rows), np.array(mean), np.array(deviation))
 
 
 def test_the_variance_of_an_action_is_shrunk_to_the_pooled_one_by_ten_rows() -> None:

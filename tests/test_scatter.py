@@ -177,7 +177,7 @@ class CountingEncoder(eqx.Module):
 class Traces(list):
     """A list that compares by identity, as a static field must be hashable."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
 
 

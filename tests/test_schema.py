@@ -280,7 +280,7 @@ def test_a_schema_survives_json(rows: Any) -> None:
 @settings(deadline=None, max_examples=60)
 @given(tables, st.randoms(use_true_random=False))
 def test_the_order_of_different_instances_does_not_matter(rows: Any, random: random.Random) -> None:
-    queues = {}
+    queues: dict = {}
     for row in rows:
         queues.setdefault(row["who"], []).append(row)
     mixed = []

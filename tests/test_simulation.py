@@ -37,7 +37,7 @@ from ilb.online.policy import (
 from ilb.online.roster import policy_on
 from ilb.simulation import draw_rounds, instance_keys, simulate
 from ilb.streams import Stream
-from ilb.types import Step
+from ilb.types import Step, as_real
 
 
 def cpg(model: LatentModel) -> AbstractPolicy:
@@ -145,7 +145,7 @@ WALKING = WalkingWorld(jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.
 
 
 @pytest.mark.parametrize("block", [9, 1000])
-@pytest.mark.parametrize("world", [WALKING, NoisyContexts(WALKING, 0.0)], ids=["itself", "wrapped"])
+@pytest.mark.parametrize("world", [WALKING, NoisyContexts(WALKING, as_real(0.0))], ids=["itself", "wrapped"])
 def test_a_state_that_moves_is_judged_by_the_best_action_of_each_round(
     world: AbstractEnvironment, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +196,7 @@ class Clock(AbstractBelief):
 
 def test_a_belief_is_told_the_round_of_a_reward(small_world: SyntheticWorld) -> None:
     met = simulate(jr.key(0), small_world, BeliefPolicy(Clock(), Uniform()), 2, 6, beliefs=True)
+    assert met.expected_rewards is not None
     np.testing.assert_array_equal(met.expected_rewards[:, :, 0], [np.arange(-1, 5)] * 2)
 
 
@@ -249,6 +250,7 @@ def test_one_program_of_a_policy_serves_all_worlds_of_one_shape() -> None:
 
 def test_beliefs_are_kept_when_asked_for(small_world: SyntheticWorld, small_model: LatentModel) -> None:
     history = simulate(jr.key(0), small_world, cpg(small_model), 3, 7, beliefs=True)
+    assert history.expected_rewards is not None
     assert history.expected_rewards.shape == (3, 7, 5)
     np.testing.assert_array_equal(history.expected_rewards.argmax(axis=2), history.actions)
 
@@ -283,7 +285,7 @@ def test_the_history_adds_up() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"instances": 0}, {"horizon": 0}, {"chunk": 0}, {"instances": -1}])
-def test_nothing_to_play_is_said(small_world: SyntheticWorld, small_model: LatentModel, wrong: dict[str, int]) -> None:
+def test_nothing_to_play_is_said(small_world: SyntheticWorld, small_model: LatentModel, wrong: dict[str, Any]) -> None:
     with pytest.raises(DecisionError, match="nothing to play"):
         simulate(jr.key(0), small_world, cpg(small_model), **{"instances": 2, "horizon": 3, **wrong})
 
@@ -301,5 +303,6 @@ def test_rewards_without_noise_are_played_well() -> None:
     """A reward of variance zero must not be taken as infinitely precise."""
     world = draw_world(jr.key(0), latent_dim=3, actions=5, reward_std=0.0)
     history = simulate(jr.key(1), world, policy_on(world.oracle(), "Calibrated"), 20, 100, beliefs=True)
+    assert history.expected_rewards is not None
     assert np.all(np.isfinite(history.expected_rewards))
     assert history.optimal_share(50).value > 0.9

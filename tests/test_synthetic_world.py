@@ -24,6 +24,7 @@ from ilb.environments import (
     Recording,
     Specification,
     Synthetic,
+    SyntheticWorld,
     UniformLogging,
     UniformNoise,
     draw_confounded_logging,
@@ -34,7 +35,9 @@ from ilb.environments import (
 from ilb.environments.synthetic import LatentNoise
 from ilb.errors import WorldError
 from ilb.logs import Logs
-from ilb.networks import random_leaky_mixing
+from ilb.networks import LeakyReward, random_leaky_mixing
+from ilb.types import as_real
+from narrowed import linear
 
 DIM, ACTIONS = 3, 4
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -119,32 +122,31 @@ def test_with_two_layers_the_image_in_more_dimensions_is_flat() -> None:
     ids=["gaussian", "laplace", "uniform"],
 )
 def test_latent_noise_has_its_law_mean_zero_and_the_stated_variance(
-    noise: type[LatentNoise], law: Callable[[float], Any], variance: Callable[[float], float], scale: float
+    noise: Callable[[float], LatentNoise], law: Callable[[float], Any], variance: Callable[[float], float], scale: float
 ) -> None:
-    eta = np.asarray(jax.vmap(lambda key: noise(scale).sample(key, DIM))(jr.split(jr.key(9), 5000)), float)
+    eta = np.asarray(jax.vmap(lambda key: noise(scale).sample(key, DIM))(jr.split(jr.key(9), 5000)), np.float64)
     assert stats.kstest(eta.ravel(), law(scale).cdf).pvalue > RARE
     stated = float(noise(scale).variance)
     np.testing.assert_allclose(stated, variance(scale), rtol=1e-6)
     kurtosis = law(scale).stats(moments="k") + 3
     assert abs(eta.mean()) < 4 * np.sqrt(stated / eta.size)
     assert abs(eta.var() - stated) < 4 * stated * np.sqrt((kurtosis - 1) / eta.size)
-    correlations = np.corrcoef(eta, rowvar=False)[np.triu_indices(DIM, 1)]
+    correlations = np.asarray(np.corrcoef(eta, rowvar=False))[np.triu_indices(DIM, 1)]
     assert np.all(np.abs(correlations) < 4 / np.sqrt(len(eta)))
 
 
 def test_numbers_may_be_given_as_integers() -> None:
     """`reward_std=1` is as good as 1.0: the same types everywhere, so the same compiled programs."""
-    whole = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1, reward_std=1, noise=LaplaceNoise(1))
-    real = draw_world(
-        jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1.0, reward_std=1.0, noise=LaplaceNoise(1.0)
-    )
+    noise: Any = LaplaceNoise
+    whole = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1, reward_std=1, noise=noise(1))
+    real = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=1.0, reward_std=1.0, noise=noise(1.0))
     types = [[leaf.dtype for leaf in jax.tree.leaves(world.oracle())] for world in (whole, real)]
     assert types[0] == types[1]
     assert [leaf.dtype for leaf in jax.tree.leaves(whole)] == [leaf.dtype for leaf in jax.tree.leaves(real)]
 
 
 def test_coefficients_are_unit_vectors_that_differ() -> None:
-    draws = [draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).reward.theta for seed in range(10)]
+    draws = [linear(draw_world(jr.key(seed), latent_dim=DIM, actions=ACTIONS).reward).theta for seed in range(10)]
     theta = np.concatenate([np.asarray(draw) for draw in draws])
     np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.0, atol=1e-6)
     assert np.abs(theta @ theta.T - np.eye(10 * ACTIONS)).max() < 0.99999
@@ -161,19 +163,20 @@ def test_latent_states_have_the_stated_deviation() -> None:
 
 def test_recorded_rewards_are_theta_z_plus_noise_of_the_stated_deviation(recording: Recording) -> None:
     logs = recording.logs
-    theta = np.asarray(WORLD.reward.theta)
+    theta = np.asarray(linear(WORLD.reward).theta)
     np.testing.assert_allclose(recording.mean_rewards, recording.latents @ theta.T, atol=1e-5)
     noise = logs.reward - recording.mean_rewards[logs.instance, logs.action]
     assert stats.kstest(noise, stats.norm(0, 0.5).cdf).pvalue > RARE
     assert abs(np.corrcoef(noise[:-1], noise[1:])[0, 1]) < 4 / np.sqrt(logs.rows)  # a new draw each round
     # Rewards are functions of z, not of the noisy z_t that the context of the round shows.
-    eta = np.asarray(jax.vmap(WORLD.mixing.inverse)(logs.context)) - recording.latents[logs.instance]
+    eta = np.asarray(jax.vmap(WORLD.mixing.inverse)(jnp.asarray(logs.context))) - recording.latents[logs.instance]
     assert np.all(np.abs([np.corrcoef(noise, eta[:, j])[0, 1] for j in range(DIM)]) < 4 / np.sqrt(logs.rows))
 
 
 def test_recorded_contexts_are_emitted_around_the_latent_state(recording: Recording) -> None:
     eta = (
-        np.asarray(jax.vmap(WORLD.mixing.inverse)(recording.logs.context)) - recording.latents[recording.logs.instance]
+        np.asarray(jax.vmap(WORLD.mixing.inverse)(jnp.asarray(recording.logs.context)))
+        - recording.latents[recording.logs.instance]
     )
     assert stats.kstest(eta.ravel(), stats.norm(0, 1).cdf).pvalue > RARE
 
@@ -187,7 +190,7 @@ def test_the_oracle_is_exact_without_noise() -> None:
 
 def test_the_oracle_states_the_variances_of_the_world() -> None:
     world = draw_world(
-        jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=2.0, reward_std=0.3, noise=LaplaceNoise(0.5)
+        jr.key(0), latent_dim=DIM, actions=ACTIONS, latent_std=2.0, reward_std=0.3, noise=LaplaceNoise(as_real(0.5))
     )
     noise = world.oracle().noise
     np.testing.assert_allclose(noise.encoding_covariance, 0.5 * np.eye(DIM), atol=1e-6)
@@ -199,6 +202,7 @@ def test_the_oracle_states_the_variances_of_the_world() -> None:
 
 def test_nonlinear_rewards_match_their_definition_and_no_line() -> None:
     world = draw_world(jr.key(13), latent_dim=DIM, actions=ACTIONS, draw_reward=draw_leaky_reward)
+    assert isinstance(world.reward, LeakyReward)
     hidden, theta = np.asarray(world.reward.hidden), np.asarray(world.reward.theta)
     np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(hidden @ hidden.T, np.eye(DIM), atol=1e-5)
@@ -229,7 +233,7 @@ def test_uniform_logging_is_uniform_and_blind(recording: Recording) -> None:
         assert stats.chi2_contingency(table).pvalue > RARE
 
 
-def log_odds_gain(action: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
+def log_odds_gain(action: np.ndarray, logits: np.ndarray) -> tuple[float, float, float, np.ndarray]:
     """Mean gain in log-likelihood over uniform play, and the gain that these logits themselves expect."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -373,9 +377,9 @@ def test_a_specification_determines_the_recordings(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.training.logs.context, second.training.logs.context)
     np.testing.assert_array_equal(first.test.logs.reward, second.test.logs.reward)
     assert np.abs(first.training.latents - first.test.latents).min() > 0  # other instances of the same world
-    np.testing.assert_allclose(
-        first.test.mean_rewards, first.test.latents @ np.asarray(first.world.reward.theta).T, atol=1e-5
-    )
+    assert isinstance(first.world, SyntheticWorld)
+    theta = np.asarray(linear(first.world.reward).theta)
+    np.testing.assert_allclose(first.test.mean_rewards, first.test.latents @ theta.T, atol=1e-5)
 
 
 def test_a_specification_can_do_without_test_instances() -> None:
@@ -400,6 +404,7 @@ def test_a_description_draws_the_world_it_names() -> None:
     assert isinstance(world.noise, UniformNoise)
     assert float(world.noise.scale) == 0.5
     assert [matrix.shape for matrix in world.mixing.matrices] == [(5, 3), (5, 5)]
+    assert isinstance(world.reward, LeakyReward)
     assert world.reward.hidden.shape == (3, 3)
     assert (float(world.latent_std), float(world.reward_std)) == (2.0, 0.5)
 

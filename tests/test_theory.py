@@ -31,7 +31,8 @@ from ilb.theory import (
     gaps,
     latent_bandits_revisited_bound,
 )
-from ilb.types import Step
+from ilb.types import Step, as_real
+from narrowed import linear
 
 MANY = 20_000  # rounds after which the series of a visible gap is summed up
 RATIOS = np.geomspace(0.05, 12, 25)  # the gap over the standard deviation of the noise
@@ -178,7 +179,7 @@ def test_the_bounds_are_ordered(means: list[float], variance: float, horizon: in
 # Against play
 
 
-def in_state(world: SyntheticWorld, z: np.ndarray) -> ShiftedLatents:
+def in_state(world: SyntheticWorld, z: Any) -> ShiftedLatents:
     """Make a world of which every instance has latent state z: no spread in the population, and a shift to z."""
     return ShiftedLatents(dataclasses.replace(world, latent_std=jnp.asarray(0.0)), jnp.asarray(z))
 
@@ -186,7 +187,7 @@ def in_state(world: SyntheticWorld, z: np.ndarray) -> ShiftedLatents:
 HORIZON, RUNS, K = 150, 100, 4  # the same in all tests of play, so that they share one compiled program
 
 
-def played_regret(world: SyntheticWorld, z: np.ndarray, model: LatentModel, seed: int) -> np.ndarray:
+def played_regret(world: SyntheticWorld, z: Any, model: LatentModel, seed: int) -> np.ndarray:
     """Give the regret of many runs of one latent state."""
     return simulate(jr.key(seed), in_state(world, z), policy_on(model, "CPG"), RUNS, HORIZON).regret.sum(axis=1)
 
@@ -200,12 +201,12 @@ def test_play_with_two_actions_costs_what_normal_probabilities_say() -> None:
     pair = jnp.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
     theta = jnp.concatenate([pair, pair])  # each twice, which changes nothing: ties go to the first
     world = dataclasses.replace(
-        draw_world(jr.key(0), latent_dim=3, actions=K, noise=GaussianNoise(noise_std)),
+        draw_world(jr.key(0), latent_dim=3, actions=K, noise=GaussianNoise(as_real(noise_std))),
         reward=LinearReward.known(theta, jnp.zeros(K)),
     )
     for z in ([0.5, 0.1, 0.0], [1.0, 0.0, 1.0]):
         means = np.asarray(pair @ jnp.array(z))
-        exact = exact_two_action_regret(np.ptp(means), noise_std, np.linalg.norm(pair[0] - pair[1]), HORIZON)
+        exact = exact_two_action_regret(np.ptp(means), noise_std, float(np.linalg.norm(pair[0] - pair[1])), HORIZON)
         played = np.concatenate([played_regret(world, z, world.oracle(), seed) for seed in range(10)])
         assert abs(played.mean() - exact) < 4 * standard_error(played)
         assert exact <= float(cpg_regret_sum_bound(means, noise_std**2, HORIZON))
@@ -213,7 +214,7 @@ def test_play_with_two_actions_costs_what_normal_probabilities_say() -> None:
 
 @pytest.mark.parametrize("noise_std", [0.2, 1.0])
 def test_cpg_regret_is_below_its_theorem_bound_for_every_instance(noise_std: float) -> None:
-    world = draw_world(jr.key(1), latent_dim=3, actions=K, noise=GaussianNoise(noise_std))
+    world = draw_world(jr.key(1), latent_dim=3, actions=K, noise=GaussianNoise(as_real(noise_std)))
     oracle = world.oracle()
     for number in range(20):
         z = world.sample_instance(jr.key(number))
@@ -227,7 +228,7 @@ def test_cpg_regret_is_below_its_theorem_bound_for_every_instance(noise_std: flo
 
 def test_cpg_regret_with_a_wrong_model_is_below_the_bound_in_both_cases() -> None:
     noise_std = 0.5
-    world = draw_world(jr.key(2), latent_dim=3, actions=K, noise=GaussianNoise(noise_std))
+    world = draw_world(jr.key(2), latent_dim=3, actions=K, noise=GaussianNoise(as_real(noise_std)))
     oracle = world.oracle()
     cases = set()
     for number in range(12):
@@ -236,7 +237,7 @@ def test_cpg_regret_with_a_wrong_model_is_below_the_bound_in_both_cases() -> Non
         for error in (0.1, 0.6):
             # The worst model within the error: it praises every action but the best.
             praise = jnp.where(means == means.max(), -error, error)
-            model = LatentModel(oracle.encoder, LinearReward.known(oracle.reward.theta, praise), oracle.noise)
+            model = LatentModel(oracle.encoder, LinearReward.known(linear(oracle.reward).theta, praise), oracle.noise)
             played = played_regret(world, z, model, seed=number)
             surely = played.mean() - 4 * standard_error(played)
             given_instance = means, noise_std**2, HORIZON, error

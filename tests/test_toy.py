@@ -1,5 +1,7 @@
 """The toy world of constant contexts (app:synthetic_stationary), and what linear bandits come to in it."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -141,7 +143,8 @@ def test_the_warm_start_of_the_toy_has_the_ridge_of_the_released_code() -> None:
     toy = StationarySetting()
     logs = toy.record(3).training.logs
     for name in ("Warm LinTS", "Warm LinTS (released)"):
-        belief = build_player(name, "", toy, 3, None, horizon=50).belief
+        player: Any = build_player(name, "", toy, 3, None, horizon=50)
+        belief = player.belief
         linear = getattr(belief, "linear", belief)
         for action in range(toy.actions):
             rows = logs.context[logs.action == action]

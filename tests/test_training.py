@@ -38,7 +38,7 @@ def test_it_finds_the_least_squares_solution(
     result = minimise(
         jr.key(0), squared_distance, jnp.zeros(3), regression, Schedule(1500, optimiser, averaging, score_every=500)
     )
-    expected = np.linalg.lstsq(*map(np.asarray, regression), rcond=None)[0]
+    expected = np.linalg.lstsq(np.asarray(regression[0]), np.asarray(regression[1]), rcond=None)[0]
     np.testing.assert_allclose(result.params, expected, atol=0.03)
 
 
