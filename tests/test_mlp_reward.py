@@ -237,7 +237,8 @@ def test_a_saved_model_predicts_the_same_and_runs_in_the_same_programs(model: La
 
 
 def test_cpg_acts_on_the_network_at_the_mean_encoding(model: LatentModel) -> None:
-    policy, contexts = policy_on(model, "CPG"), np.random.default_rng(11).normal(size=(4, DIM)).astype(np.float32)
+    policy = policy_on(model, "CPG")
+    contexts = jnp.asarray(np.random.default_rng(11).normal(size=(4, DIM)), jnp.float32)
     state = policy.init()
     for context in contexts:
         state, choice = policy.decide(jr.key(0), state, context, jnp.ones(ACTIONS, bool))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -322,14 +323,14 @@ def test_best_on_average_predicts_the_mean_of_each_action_for_everybody(
     logs = training.logs
     means = [logs.reward[logs.action == action].mean() for action in range(4)]
     for context in test_set.logs.context[:3]:
-        np.testing.assert_allclose(model.reward(model.encoder(context)), means, atol=1e-5)
+        np.testing.assert_allclose(model.reward(model.encoder(jnp.asarray(context))), means, atol=1e-5)
     scores = score_model(model, test_set.logs, truth_of(test_set))
     assert known(scores.best_action).value == np.mean(test_set.mean_rewards.argmax(axis=1) == np.argmax(means))
 
 
 def test_noise_levels_of_every_reference_fit_its_encodings(training: Recording) -> None:
     for name, model in reference_models(training.logs, WORLD.oracle().encoder).items():
-        dim = model.encoder(training.logs.context[0]).shape[0]
+        dim = model.encoder(jnp.asarray(training.logs.context[0])).shape[0]
         assert model.noise.population_mean.shape == (dim,), name
         assert model.noise.encoding_covariance.shape == (dim, dim), name
 

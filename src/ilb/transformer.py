@@ -48,7 +48,8 @@ class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     (600, 2)
     """
 
-    def __init__(self, n_components: int | None = 2, recipe: EncoderRecipe | None = None, seed: int = 0) -> None:
+    # The contract of scikit-learn: a constructor keeps whatever it is given, and `fit` looks at it.
+    def __init__(self, n_components: Any = 2, recipe: Any = None, seed: Any = 0) -> None:
         self.n_components = n_components
         self.recipe = recipe
         self.seed = seed
@@ -69,7 +70,7 @@ class MeanContrastive(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             dim = choose_latent_dim(logs, seed=self.seed).chosen
         if not 1 <= dim <= X.shape[1]:
             raise FitError(f"n_components must be between 1 and the {X.shape[1]} columns of X; got {dim}.")
-        recipe = TiedRecipe() if self.recipe is None else self.recipe
+        recipe: EncoderRecipe = TiedRecipe() if self.recipe is None else self.recipe
         trained = recipe.train(fit_keys([self.seed]), [logs], dim)[0]
         self.encoder_ = trained.encoder
         self.training_curve_ = trained.curve

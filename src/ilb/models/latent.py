@@ -30,7 +30,7 @@ class LinearReward(eqx.Module):
 
     theta: Float[Array, "K n"]
     intercept: Float[Array, " K"]
-    coefficient_covariance: Float[Array, "K n+1 n+1"]
+    coefficient_covariance: Float[Array, "K coefficients coefficients"]
 
     @classmethod
     def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> LinearReward:
@@ -42,7 +42,7 @@ class LinearReward(eqx.Module):
         return self.theta @ z + self.intercept
 
     @property
-    def standard_errors(self) -> Float[Array, "K n+1"]:
+    def standard_errors(self) -> Float[Array, "K coefficients"]:
         """The standard error of each coefficient, the intercept last."""
         return jnp.sqrt(jnp.diagonal(self.coefficient_covariance, axis1=1, axis2=2))
 

@@ -45,7 +45,7 @@ class GRULayer(eqx.Module):
 
 
 def _advance(
-    hidden: Float[Array, " h"], drive: Float[Array, " 3h"], memory: Affine
+    hidden: Float[Array, " h"], drive: Float[Array, " gates"], memory: Affine
 ) -> tuple[Float[Array, " h"], tuple[Array, Array, Array, Array]]:
     """Take one step, given what the input adds to the gates; also give what its derivative needs."""
     width = hidden.shape[0]
@@ -59,12 +59,14 @@ def _advance(
 # The derivative is written out so that the backward loop carries h numbers and not the gradient of a matrix: that is
 # one product over all rounds, after the loop. A step of training takes two thirds of the time.
 @jax.custom_vjp
-def _run(drives: Float[Array, "T 3h"], matrix: Float[Array, "h 3h"], shift: Float[Array, " 3h"]) -> Float[Array, "T h"]:
+def _run(
+    drives: Float[Array, "T gates"], matrix: Float[Array, "h gates"], shift: Float[Array, " gates"]
+) -> Float[Array, "T h"]:
     return _forward(drives, matrix, shift)[0]
 
 
 def _forward(
-    drives: Float[Array, "T 3h"], matrix: Float[Array, "h 3h"], shift: Float[Array, " 3h"]
+    drives: Float[Array, "T gates"], matrix: Float[Array, "h gates"], shift: Float[Array, " gates"]
 ) -> tuple[Float[Array, "T h"], tuple[Array, tuple[Array, Array, Array, Array], Array]]:
     memory = Affine(matrix, shift)
 
@@ -78,7 +80,7 @@ def _forward(
 
 def _backward(
     kept: tuple[Array, tuple[Array, Array, Array, Array], Array], gradient: Float[Array, "T h"]
-) -> tuple[Float[Array, "T 3h"], Float[Array, "h 3h"], Float[Array, " 3h"]]:
+) -> tuple[Float[Array, "T gates"], Float[Array, "h gates"], Float[Array, " gates"]]:
     hiddens, (reset, update, candidate, remembered), matrix = kept
     before = jnp.concatenate([jnp.zeros_like(hiddens[:1]), hiddens[:-1]])
     # How the units of a round move with its gates, all rounds at once.

@@ -26,7 +26,7 @@ def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> 
     return np.concatenate(pieces)
 
 
-def instance_means(values: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " I+1"]) -> Float[np.ndarray, "I n"]:
+def instance_means(values: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " starts"]) -> Float[np.ndarray, "I n"]:
     r"""Average over the rows of each instance: $\bar z_i$ of Section "Identifiability of reward model"."""
     sums = np.add.reduceat(values.astype(np.float64), starts[:-1], axis=0)
     return np.asarray(sums / np.diff(starts)[:, None])
@@ -40,7 +40,7 @@ class Scatter(NamedTuple):
     population_covariance: Float[np.ndarray, "n n"]
 
 
-def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " I+1"]) -> Scatter:
+def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " starts"]) -> Scatter:
     r"""Split the scatter of encodings into noise and population (one-way analysis of variance).
 
     The means $\bar z_i$ scatter by $S + W / T_i$; the second term is taken off, and what is left is kept positive

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
@@ -21,7 +20,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardTask, reward_cells
-from ilb.offline.training import describe_recipe, fit_keys
+from ilb.offline.training import Keys, describe_recipe, fit_keys
 from ilb.streams import Stream
 from ilb.types import Encoder, Report, silent
 from ilb.version import __version__
@@ -166,7 +165,7 @@ def complete_model(
 
 
 def _measure(
-    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: PRNGKeyArray, report: Report
+    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: Keys, report: Report
 ) -> list[tuple[RewardFit, NoiseLevels]]:
     """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
     scatters, tasks = [], []

@@ -30,6 +30,7 @@ from ilb.offline.scaling import Scaling, Units, Whitened, apply_scaling
 from ilb.offline.scores import FitScores, Truth, r_squared, share_of_best
 from ilb.offline.training import (
     CosineAdam,
+    Keys,
     Minimised,
     Schedule,
     describe_recipe,
@@ -159,7 +160,7 @@ def _units(logs: Logs, scaling: Scaling) -> Units:
 
 
 def _minimise(
-    recipe: RegressionRecipe, keys: PRNGKeyArray, logs: Sequence[Logs], units: Sequence[Units], report: Report
+    recipe: RegressionRecipe, keys: Keys, logs: Sequence[Logs], units: Sequence[Units], report: Report
 ) -> Minimised:
     keys_split, keys_network, keys_step = split_each(keys, 3)
     numbers = [round(recipe.validation_share * table.instances) for table in logs]
@@ -173,7 +174,7 @@ def _minimise(
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def _start(recipe: RegressionRecipe, keys: PRNGKeyArray, inputs: int, actions: int) -> RecurrentRegression:
+def _start(recipe: RegressionRecipe, keys: Keys, inputs: int, actions: int) -> RecurrentRegression:
     def start_one(key: PRNGKeyArray) -> RecurrentRegression:
         return random_recurrent_regression(key, inputs, recipe.hidden, recipe.layers, actions)
 

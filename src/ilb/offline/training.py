@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from ilb.errors import FitError
 from ilb.logs import Logs
@@ -24,6 +24,9 @@ from ilb.streams import Stream
 from ilb.types import Report, silent
 
 Tree = TypeVar("Tree")
+
+Keys: TypeAlias = Key[Array, " runs"]
+"""One key for each of the runs that train together."""
 
 Loss = Callable[[Any, Any, PRNGKeyArray], Float[Array, ""]]
 """`loss(params, data, key)`: a module-level function or a frozen dataclass, so that equal losses compile once."""
@@ -108,7 +111,7 @@ class LossCurve(NamedTuple):
     training: np.ndarray
     validation: np.ndarray
 
-    def plain(self) -> dict[str, list[float]]:
+    def plain(self) -> dict[str, Any]:
         """Write the curve of one run as lists; scores that were not taken are left out."""
         plain = {"step": self.step.tolist(), "training": [round(float(loss), 6) for loss in self.training]}
         if len(self.validation) and np.all(np.isfinite(self.validation)):
@@ -178,7 +181,7 @@ def minimise(
 
 
 def minimise_many(
-    keys: PRNGKeyArray,
+    keys: Keys,
     loss: Loss,
     params: PyTree,
     data: PyTree,
@@ -238,10 +241,10 @@ def _advance(
     state: _State,
     data: PyTree,
     validation: PyTree,
-    keys_step: PRNGKeyArray,
-    keys_score: PRNGKeyArray,
-    first: int,
-    last: int,
+    keys_step: Keys,
+    keys_score: Keys,
+    first: int | Int[Array, ""],
+    last: int | Int[Array, ""],
 ) -> tuple[_State, Float[Array, " runs"], Float[Array, " runs"]]:
     """Take the steps first..last of every run in one compiled loop, then score."""
     optimiser = schedule.optimiser.build(schedule.steps)
@@ -304,9 +307,7 @@ def hold_out(key: PRNGKeyArray, logs: Logs, number: int) -> tuple[Logs, Logs]:
     return logs.select(~held), logs.select(held)
 
 
-def hold_out_each(
-    keys: PRNGKeyArray, logs: Sequence[Logs], numbers: Sequence[int]
-) -> tuple[list[Logs], list[Logs] | None]:
+def hold_out_each(keys: Keys, logs: Sequence[Logs], numbers: Sequence[int]) -> tuple[list[Logs], list[Logs] | None]:
     """Split the logs of every run; there is validation for all runs, or, if one can spare no instance, for none."""
     parts = [
         hold_out(key, table, number) if number else (table, None)
@@ -316,12 +317,12 @@ def hold_out_each(
     return [kept for kept, _ in parts], held if len(held) == len(parts) else None
 
 
-def fit_keys(seeds: Sequence[int]) -> PRNGKeyArray:
+def fit_keys(seeds: Sequence[int]) -> Keys:
     """Give one key for each seed, in a stream that belongs to fits alone."""
     return jnp.stack([Stream.FIT.key(seed) for seed in seeds])
 
 
-def split_each(keys: PRNGKeyArray, number: int) -> list[PRNGKeyArray]:
+def split_each(keys: Keys, number: int) -> list[Keys]:
     """Split the key of every run into `number` keys: as many arrays of one key a run."""
     return list(jax.vmap(lambda key: jr.split(key, number), out_axes=1)(keys))
 
@@ -332,7 +333,7 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return stacked
 
 
-def pad_rows(rows: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
+def pad_rows(rows: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
     """Fill an array up to `size` rows, so that the arrays of many runs can be stacked."""
     return np.pad(rows, [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1), constant_values=fill)
 

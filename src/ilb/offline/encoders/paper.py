@@ -17,7 +17,7 @@ from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.scaling import Scaling, Whitened, apply_scaling
-from ilb.offline.training import MomentumSGD, Schedule, minimise_many, pad_rows, split_each, stack
+from ilb.offline.training import Keys, MomentumSGD, Schedule, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
 
 
@@ -98,16 +98,14 @@ class PaperRecipe:
         head, whole = self.head_training.shortened(effort), self.training.shortened(effort)
         return replace(self, head_training=head, training=whole)
 
-    def train(
-        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
-    ) -> list[TrainedEncoder]:
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         """Train one encoder for each key and table of logs: two stages, two calls of `minimise_many`."""
         whitenings = [self.scaling.fit(table.context) for table in logs]
         keys_network, keys_head, keys_step = split_each(keys, 3)
         hidden = [self.width * latent_dim] * (self.layers - 1)
         networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
         instances = max(table.instances for table in logs)
-        heads = SoftmaxHead(jnp.zeros((len(logs), instances, latent_dim)), jnp.zeros((len(logs), instances)))
+        heads = stack([SoftmaxHead(jnp.zeros((instances, latent_dim)), jnp.zeros(instances))] * len(logs))
         rows = _stack_rows(whitenings, logs)
         encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
         loss = FreeLoss(self.batch, self.penalty)

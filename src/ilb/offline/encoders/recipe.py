@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import PRNGKeyArray
-
 from ilb.logs import Logs
-from ilb.offline.training import LossCurve, Minimised
+from ilb.offline.training import Keys, LossCurve, Minimised
 from ilb.types import Encoder, Report, silent
 
 
@@ -30,8 +28,6 @@ class TrainedEncoder(NamedTuple):
 class EncoderRecipe(Protocol):
     """Anything that learns encoders from logs."""
 
-    def train(
-        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
-    ) -> list[TrainedEncoder]:
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         """Train one encoder for each key and table of logs, all in one compiled program."""
         ...

@@ -30,6 +30,7 @@ from ilb.offline.encodings import encode_contexts, measure_scatter
 from ilb.offline.scaling import apply_scaling, fit_whitening
 from ilb.offline.training import (
     CosineAdam,
+    Keys,
     Minimised,
     Schedule,
     hold_out_each,
@@ -189,9 +190,7 @@ class TiedRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         return replace(self, training=self.training.shortened(effort))
 
-    def train(
-        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
-    ) -> list[TrainedEncoder]:
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         whitenings = [fit_whitening(table.context) for table in logs]
         result = self._minimise(keys, logs, whitenings, latent_dim, report)
         return [
@@ -199,7 +198,7 @@ class TiedRecipe:
             for whitening, run, table in zip(whitenings, result.runs(), logs, strict=True)
         ]
 
-    def train_params(self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int) -> list[TiedParams]:
+    def train_params(self, keys: Keys, logs: Sequence[Logs], latent_dim: int) -> list[TiedParams]:
         """Train, and give the parameters of the loss itself, which score held-out instances."""
         whitenings = [fit_whitening(table.context) for table in logs]
         result = self._minimise(keys, logs, whitenings, latent_dim, silent)
@@ -209,7 +208,7 @@ class TiedRecipe:
 
     def _minimise(
         self,
-        keys: PRNGKeyArray,
+        keys: Keys,
         logs: Sequence[Logs],
         whitenings: Sequence[Affine],
         latent_dim: int,
@@ -241,7 +240,7 @@ class TiedRecipe:
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def _start(recipe: TiedRecipe, keys: PRNGKeyArray, width: int, latent_dim: int) -> TiedParams:
+def _start(recipe: TiedRecipe, keys: Keys, width: int, latent_dim: int) -> TiedParams:
     """Draw a network for each key; of the population nothing is assumed but that it is as wide as the noise."""
 
     def start_one(key: PRNGKeyArray) -> TiedParams:

@@ -24,7 +24,7 @@ from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.scaling import Scaling, Whitened, apply_scaling
-from ilb.offline.training import Adam, Schedule, hold_out_each, minimise_many, pad_rows, split_each, stack
+from ilb.offline.training import Adam, Keys, Schedule, hold_out_each, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
 
 
@@ -125,9 +125,7 @@ class VAERecipe:
         """Train with `effort` times the epochs, for a look in passing."""
         return replace(self, epochs=max(1, round(self.epochs * effort)))
 
-    def train(
-        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
-    ) -> list[TrainedEncoder]:
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         scalings = [self.scaling.fit(table.context) for table in logs]
         keys_split, keys_network, keys_step = split_each(keys, 3)
         numbers = [max(1, round(self.validation_share * table.instances)) for table in logs]
@@ -153,7 +151,7 @@ class VAERecipe:
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def _start(recipe: VAERecipe, keys: PRNGKeyArray, width: int, latent_dim: int) -> VAEParams:
+def _start(recipe: VAERecipe, keys: Keys, width: int, latent_dim: int) -> VAEParams:
     multiples = [*[recipe.width] * (recipe.layers - 1), recipe.neck][: recipe.layers]
     hidden = [multiple * latent_dim for multiple in multiples]
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jaxtyping import PRNGKeyArray
-
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.networks import SideBySide
 from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.scaling import Scaling, Standardised
+from ilb.offline.training import Keys
 from ilb.types import Report, silent
 
 
@@ -33,9 +32,7 @@ class WithContexts:
     scaling: Scaling = field(default_factory=Standardised)
     encoding_dim: int | None = None
 
-    def train(
-        self, keys: PRNGKeyArray, logs: Sequence[Logs], latent_dim: int, report: Report = silent
-    ) -> list[TrainedEncoder]:
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         dim = latent_dim if self.encoding_dim is None else self.encoding_dim
         if dim < 1:
             raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")

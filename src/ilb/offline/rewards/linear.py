@@ -9,13 +9,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 from ilb.errors import RareActionWarning
 from ilb.logs.messages import counted
 from ilb.models.latent import LinearReward
 from ilb.offline.rewards.recipe import Cells, RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
 from ilb.offline.scaling import correlation_axes, measure_columns
+from ilb.offline.training import Keys
 from ilb.types import Report, silent
 
 RARE_FACTOR = 5
@@ -27,7 +28,7 @@ coefficients, is rare: it borrows strength from the other actions."""
 class LinearRewardRecipe:
     """Least squares for each action (thm:reward): the default, and what FPG and the calibrated posterior need."""
 
-    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+    def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn, and there is nothing to wait for
         return [fit_linear_reward(*task) for task in tasks]
 
@@ -111,7 +112,7 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
     return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
 
 
-def _prior(coefficients: Float[np.ndarray, "well n+1"], cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+def _prior(coefficients: Float[np.ndarray, "well coefficients"], cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Take the spread of coefficients over the actions that have enough rows as the prior for those that have not."""
     slopes = coefficients.shape[1] - 1
     spread = max(float(np.var(cells.mean)), 1e-12)

@@ -18,7 +18,17 @@ from ilb.errors import IlbWarning, RareActionWarning
 from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
 from ilb.offline.rewards.recipe import RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
 from ilb.offline.scaling import Units, measure_columns
-from ilb.offline.training import Adam, Minimised, Schedule, draw_held_out, minimise_many, pad_rows, split_each, stack
+from ilb.offline.training import (
+    Adam,
+    Keys,
+    Minimised,
+    Schedule,
+    draw_held_out,
+    minimise_many,
+    pad_rows,
+    split_each,
+    stack,
+)
 from ilb.types import Report, silent
 
 Layers = tuple[Affine, ...]
@@ -77,7 +87,7 @@ class MLPRewardRecipe:
         """Train with `effort` times the steps, for a look in passing."""
         return replace(self, training=self.training.shortened(effort))
 
-    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+    def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         keys_split, keys_network, keys_step = split_each(keys, 3)
         for task in tasks:
             _warn_of_unseen_actions(task)
@@ -101,7 +111,7 @@ class MLPRewardRecipe:
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def _start(recipe: MLPRewardRecipe, keys: PRNGKeyArray, dim: int, actions: int) -> Layers:
+def _start(recipe: MLPRewardRecipe, keys: Keys, dim: int, actions: int) -> Layers:
     return jax.vmap(lambda key: random_leaky_mlp(key, dim, recipe.hidden, actions, recipe.slope).layers)(keys)
 
 

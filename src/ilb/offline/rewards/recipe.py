@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int
 
 from ilb.logs import Logs
+from ilb.offline.training import Keys
 from ilb.types import Report, RewardModel, silent
 
 PRIOR_ROWS = 10
@@ -71,7 +72,7 @@ class RewardFit(NamedTuple):
 class RewardRecipe(Protocol):
     """Anything that learns mu_a(z) from mean encodings and rewards (Alg. 1, offline line 2)."""
 
-    def train(self, keys: PRNGKeyArray, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+    def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         """Fit one reward model for each key and task."""
         ...
 
