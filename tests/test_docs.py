@@ -124,6 +124,7 @@ def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     elif words[:2] == ["python", "-m"]:
         shutil.copytree(ROOT / "docs" / "results" / "reproduction", "reproduction")  # what a reproduction leaves
         monkeypatch.setattr(sys, "argv", words[2:])
+        monkeypatch.delitem(sys.modules, words[2], raising=False)  # another test of this process may have loaded it
         runpy.run_module(words[2], run_name="__main__")
     else:
         assert words == ["source", ".venv/bin/activate"], f"nobody knows how to check {shlex.join(words)}"

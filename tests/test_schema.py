@@ -120,7 +120,7 @@ def test_a_warning_points_at_the_line_that_called() -> None:
 
 def test_a_row_without_a_key_names_it_and_what_came() -> None:
     row = {"mmse": 30, "Age": 60, "sex": "M", "site": 2}
-    message = r"no key 'age'; it came with 'mmse', 'Age', 'sex', 'site'\. Did you mean 'Age'\? .* give None"
+    message = r"no key 'age'; it came with 'mmse', 'Age', 'sex', 'site'\. Is 'Age' meant for it\? .* give None"
     with pytest.raises(SchemaError, match=message):
         SCHEMA.encode(row)
     with pytest.raises(SchemaError, match=message):

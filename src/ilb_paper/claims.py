@@ -36,6 +36,7 @@ from ilb_paper.learners import PAPER, PAPER_WIDE
 from ilb_paper.players import ORACLE, Player
 from ilb_paper.results import Results, clustered_error, common_worlds
 from ilb_paper.settings import AbstractSetting, describe_setting
+from ilb_paper.store import NotRunError
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 TAIL = 0.025
@@ -94,7 +95,7 @@ class Comparison(NamedTuple):
         )
         if self.difference > above and self._flips(1) <= TAIL:
             return "holds"
-        if self.difference < -below and self._flips(-1) <= max(TAIL / among, 2.0 ** -len(self.worlds)):
+        if self.difference < -below and self._flips(-1) <= max(TAIL / among, 2.0 ** -min(len(self.worlds), ENUMERATED)):
             return "does not hold"
         return "undecided"
 
@@ -170,7 +171,7 @@ class Claim:
 def _if_run(evidence: Evidence, results: Results) -> tuple[Comparison, ...]:
     try:
         return tuple(evidence(results))
-    except (KeyError, FileNotFoundError):
+    except NotRunError:
         return ()
 
 

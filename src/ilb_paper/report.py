@@ -21,6 +21,7 @@ from ilb_paper.experiment import AbstractExperiment, Exhibit
 from ilb_paper.plots import DIRECT_FLOOR
 from ilb_paper.results import Results, Size
 from ilb_paper.runner import Failure, plan
+from ilb_paper.store import NotRunError
 from ilb_paper.tasks import AbstractTask
 
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
@@ -55,8 +56,8 @@ def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> li
         for claim in experiment.claims:
             try:
                 judged.append(Judged(experiment.label, claim, claim.judge(results)))
-            except (KeyError, FileNotFoundError):
-                continue  # not run yet
+            except NotRunError:
+                continue
     return judged
 
 

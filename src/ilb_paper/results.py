@@ -15,7 +15,7 @@ from ilb.estimates import Estimate, standard_error
 from ilb_paper.learners import LEARNERS, PAPER, PAPER_WIDE
 from ilb_paper.players import Player
 from ilb_paper.settings import AbstractSetting
-from ilb_paper.store import Store
+from ilb_paper.store import NotRunError, Store
 from ilb_paper.tasks import FitTask, PlayTask
 
 WORLDS, INSTANCES, HORIZON = 10, 200, 2000
@@ -89,7 +89,7 @@ def clustered_error(
 
 @dataclass
 class Results:
-    """The outcomes of a reproduction of one size; asking for one that was not run raises a KeyError.
+    """The outcomes of a reproduction of one size; asking for one that was not run raises a `NotRunError`.
 
     `instead` puts one learner in the place of another in every question.
     """
@@ -136,7 +136,7 @@ class Results:
         """Give the cumulative regret of every instance at the rounds that were kept, in the worlds played so far."""
         done = list(takewhile(self.store.__contains__, self.play_tasks(setting, player, horizon)))
         if not done:
-            raise KeyError(f"{player} in {setting} was not played at this size.")
+            raise NotRunError(f"{player} in {setting} was not played at this size.")
         pieces = [self._read(task) for task in done]
         return pieces[0][0], np.concatenate([values for _, values in pieces])
 
@@ -165,7 +165,7 @@ class Results:
         """Give a score of every fit of a learner that is stored, by seed; blocks of seeds come in order."""
         done = list(takewhile(self.store.__contains__, self.fit_tasks(setting, learner, effort)))
         if not done:
-            raise KeyError(f"{learner} in {setting} was not fitted at this size.")
+            raise NotRunError(f"{learner} in {setting} was not fitted at this size.")
         tables = [self.store.table(task)[metric] for task in done]
         return np.concatenate([column.to_numpy(zero_copy_only=False).astype(float) for column in tables])
 

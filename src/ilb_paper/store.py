@@ -29,6 +29,10 @@ Signature = tuple[tuple[Path, int, int], ...]
 """Files with the time and the size of each: as long as it is the same, they need no second look."""
 
 
+class NotRunError(IlbError):
+    """An outcome was asked for whose task was not run, at this size at least."""
+
+
 class Store:
     """A directory of outcomes; many may read, one writes."""
 
@@ -87,7 +91,7 @@ class Store:
         try:
             return _read_checked(file)
         except FileNotFoundError:
-            raise
+            raise NotRunError(f"{task.title} was not run.") from None
         except UNREADABLE as error:
             raise _damaged(file, error) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float32
 from ilb.errors import LogsError, SchemaError
 from ilb.logs.columns import KINDS, Column
 from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label
-from ilb.logs.messages import near, shown
+from ilb.logs.messages import shown
 from ilb.logs.tables import open_table, require_columns
 
 
@@ -176,7 +177,9 @@ def _by_column(rows: Sequence[Any], names: list[str]) -> dict[str, list[Any]]:
 
 def _lost_key(name: str, row: Mapping[str, Any]) -> SchemaError:
     keys = [str(key) for key in row]
+    typo = difflib.get_close_matches(name, keys, n=1)
+    meant = f" Is {typo[0]!r} meant for it?" if typo else ""
     return SchemaError(
-        f"the row has no key {name!r}; it came with {shown(keys, 30)}.{near(name, keys)} "
+        f"the row has no key {name!r}; it came with {shown(keys, 30)}.{meant} "
         "Give every context column; where the value is not known, give None."
     )
