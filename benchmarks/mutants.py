@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,7 +223,8 @@ class Bench:
         file = self.file(mutant.module)
         original = file.read_text()
         # A change within the same second and of the same length would go unseen by the cache of compiled modules.
-        Path(cache_from_source(str(file))).unlink(missing_ok=True)
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            compiled.unlink()
         file.write_text(mutant.source)
         try:
             return self.run_tests(mutant.module, mutant.tests, keep_compiled=False) != 0
@@ -260,6 +260,7 @@ def _import_all_but_ilb(folder: Path) -> None:
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
+    os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"  # as in tests/conftest.py, which comes too late here
     for name in PRELOADED:
         __import__(name)
     if any(name.split(".")[0] == "ilb" for name in sys.modules):

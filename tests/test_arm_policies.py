@@ -229,6 +229,13 @@ def test_uniform_play_gives_every_allowed_action_the_same_share() -> None:
     )
 
 
+def test_those_who_ask_uniform_play_hear_what_mab_with_unit_noise_believes() -> None:
+    steps = steps_of(np.random.default_rng(9), 30)
+    found, expected = (belief_after(policy.belief, steps) for policy in (uniform(ACTIONS), mab(ACTIONS, 1.0)))
+    np.testing.assert_array_equal(found.mean(), expected.mean())
+    np.testing.assert_array_equal(found.std(), expected.std())
+
+
 def test_mab_settles_on_the_best_action() -> None:
     means = jnp.array([0.0, 1.0, 0.5, -1.0])
 

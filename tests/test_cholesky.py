@@ -1,5 +1,7 @@
 """Factors and solves of small matrices, against LAPACK."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,3 +42,18 @@ def test_policies_do_not_call_lapack_however_wide_their_contexts_are() -> None:
         jax.random.split(jax.random.key(0))
     )
     assert "lapack" not in program.as_text()
+
+
+@pytest.mark.parametrize("function", [cholesky, solve_lower, solve_upper])
+def test_only_small_matrices_are_written_out(function: Callable[..., jax.Array]) -> None:
+    """A program that is written out has no loop, and grows with the matrix; one with a loop is short."""
+
+    def operations(size: int) -> list[str]:
+        arguments = (jnp.eye(size),) if function is cholesky else (jnp.eye(size), jnp.ones(size))
+        return [equation.primitive.name for equation in jax.make_jaxpr(function)(*arguments).eqns]
+
+    loops = {"while", "scan"}
+    assert not loops & set(operations(2))
+    assert not loops & set(operations(WRITTEN_OUT))
+    assert loops & set(operations(WRITTEN_OUT + 1))
+    assert len(operations(3 * WRITTEN_OUT)) == len(operations(WRITTEN_OUT + 1)) < 40

@@ -16,17 +16,19 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.networks import Affine, MaxoutMLP, padded_size
+from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, padded_size, random_maxout_mlp
 from ilb.offline.encoders.tied import (
     Batch,
     TiedContrast,
     TiedParams,
     TiedRecipe,
+    _canonical,
     contrastive_losses,
     draw_batch,
     pad_histories,
 )
 from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.scaling import fit_whitening
 from ilb.offline.scores import align
 from ilb.offline.training import CosineAdam, Schedule
 
@@ -193,6 +195,20 @@ def test_the_encoder_comes_out_in_its_canonical_basis() -> None:
     variances = np.diag(scatter.population_covariance)
     np.testing.assert_allclose(scatter.population_covariance, np.diag(variances), atol=1e-3)
     assert np.all(np.diff(variances) <= 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_largest_weight_of_each_canonical_coordinate_is_positive(seed: int) -> None:
+    """The basis is free up to signs; this fixes them, whatever the network."""
+    rng = np.random.default_rng(seed)
+    logs = contexts_only(rng.normal(size=(40, 1, 3)) + rng.normal(size=(40, 30, 3)))
+    whitening, network = fit_whitening(logs.context), random_maxout_mlp(jr.key(seed), 3, [6], 3)
+    raw, turned = (
+        encode_contexts(encoder, logs.context)
+        for encoder in (ComposedEncoder(whitening, network), _canonical(whitening, network, logs))
+    )
+    matrix = np.linalg.lstsq(raw - raw.mean(axis=0), turned - turned.mean(axis=0))[0]
+    assert all(column[np.abs(column).argmax()] > 0 for column in matrix.T)
 
 
 def test_short_and_unequal_histories_are_learned_from() -> None:

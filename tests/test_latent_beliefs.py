@@ -13,7 +13,7 @@ from jaxtyping import Array
 from scipy.optimize import minimize
 
 from ilb.environments import SyntheticWorld, draw_leaky_reward, draw_world
-from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels, canonical_basis
 from ilb.networks import Affine, IdentityEncoder
 from ilb.online.evidence import Evidence
 from ilb.online.latent import (
@@ -81,6 +81,12 @@ def test_evidence_is_the_sums_of_a_plain_loop(past: tuple[np.ndarray, np.ndarray
         assert evidence.rewards.reward_sum[a] == pytest.approx(earned.sum(), abs=1e-5)
         assert evidence.rewards.means()[a] == pytest.approx(earned.sum() / max(len(earned), 1), abs=1e-5)
         assert evidence.reward_square_sum[a] == pytest.approx(np.sum(earned**2), abs=1e-5)
+
+
+@pytest.mark.parametrize("rewards", [[], [3.0], [3.0, 5.0], [3.0, 5.0, -2.0]])
+def test_the_mean_reward_of_an_action_is_that_of_its_rewards_and_zero_of_none(rewards: list[float]) -> None:
+    means = evidence_of(np.zeros((0, DIM)), np.full(len(rewards), 2), np.array(rewards)).rewards.means()
+    np.testing.assert_allclose(means, [0, 0, sum(rewards) / len(rewards) if rewards else 0, 0])
 
 
 def brute_force(loss: Callable[[np.ndarray], float]) -> np.ndarray:
@@ -284,3 +290,22 @@ def test_actions_that_all_pay_the_same_for_certain_are_believed_to(
     believed = CalibratedBelief(flat).rewards(evidence_of(*past), jnp.zeros(DIM))
     np.testing.assert_allclose(believed.mean(), flat.reward.intercept, rtol=1e-5)
     np.testing.assert_allclose(believed.std(), 0, atol=1e-5)
+
+
+def test_the_canonical_basis_has_the_narrowest_coordinate_first_and_an_inverse(model: LatentModel) -> None:
+    noise, population = (
+        np.asarray(each, np.float64) for each in (model.noise.encoding_covariance, model.noise.population_covariance)
+    )
+    variances, matrix, back = canonical_basis(noise, population)
+    np.testing.assert_allclose(variances, np.sort(np.linalg.eigvals(np.linalg.inv(noise) @ population).real))
+    np.testing.assert_allclose(matrix @ back.T, np.eye(DIM), atol=1e-9)
+    np.testing.assert_allclose(matrix.T @ population @ matrix, np.diag(variances), atol=1e-9)
+
+
+def test_standard_errors_are_roots_of_the_diagonal_and_zero_for_a_known_model() -> None:
+    roots = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    correlated = np.einsum("ki,kj->kij", roots, roots)
+    reward = LinearReward(jnp.ones((3, 1)), jnp.ones(3), jnp.asarray(correlated, jnp.float32))
+    np.testing.assert_allclose(reward.standard_errors, roots)
+    known = LinearReward.known(jnp.ones((3, 1)), jnp.ones(3))
+    np.testing.assert_array_equal(known.coefficient_covariance, np.zeros((3, 2, 2)))

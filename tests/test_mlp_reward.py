@@ -153,6 +153,12 @@ def test_the_loss_is_the_mean_squared_error_over_rows_up_to_the_scatter_within_c
     assert float(loss) == pytest.approx(np.mean(errors**2) - cells.deviation.sum() / 80, rel=1e-4)
 
 
+def test_a_batch_without_any_reward_costs_nothing() -> None:
+    layers = random_leaky_mlp(jr.key(0), DIM, (4,), ACTIONS, 0.1).layers
+    grid = CellGrid(np.ones((5, DIM)), np.ones((5, ACTIONS)), np.zeros((5, ACTIONS)), np.asarray(5))
+    assert RewardLoss(slope=0.1, batch=8)(layers, grid, jr.key(1)) == 0
+
+
 def test_large_tables_are_taken_in_batches_of_the_same_expected_loss() -> None:
     rng = np.random.default_rng(7)
     layers = random_leaky_mlp(jr.key(1), DIM, (4,), ACTIONS, 0.01).layers

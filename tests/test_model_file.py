@@ -648,3 +648,23 @@ def test_a_bare_model_differs_in_labels_and_history_only(maxout_model: LatentMod
 def test_a_model_introduces_itself(maxout_model: LatentModel) -> None:
     assert repr(maxout_model) == "LatentModel(n=3, K=4, fitted on 1200 rows)"
     assert repr(maxout_model.bare()) == "LatentModel(n=3, K=4)"
+
+
+def test_a_model_on_raw_contexts_scales_them_as_its_schema_does(maxout_model: LatentModel) -> None:
+    rng = np.random.default_rng(1)
+    raw = rng.normal([25.0, 0.1, -300.0], [3.0, 0.02, 40.0], size=(60, DIM))
+    frame = pd.DataFrame(raw, columns=["mmse", "ratio", "offset"])
+    frame = frame.assign(patient=np.repeat(np.arange(6), 10), drug=rng.integers(2, size=60), gain=rng.normal(size=60))
+    logs = Logs.from_frame(frame, instance="patient", action="drug", reward="gain")
+    model = LatentModel(maxout_model.encoder, maxout_model.reward, maxout_model.noise, logs.schema)
+    on_raw = model.on_raw_contexts()
+    expected = jax.vmap(model.encoder)(jnp.asarray(logs.context))
+    np.testing.assert_allclose(jax.vmap(on_raw.encoder)(jnp.asarray(raw, jnp.float32)), expected, atol=1e-3)
+    assert on_raw.schema is None
+    assert on_raw.on_raw_contexts() is on_raw
+
+
+def test_a_provenance_is_of_a_whole_training_unless_it_says_otherwise_and_can_not_be_changed() -> None:
+    assert PROVENANCE.interrupted is False
+    with pytest.raises(AttributeError):
+        PROVENANCE.seed = 8  # type: ignore[misc]

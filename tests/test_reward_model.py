@@ -281,6 +281,20 @@ def test_reward_variance_does_not_count_what_the_model_explains_when_no_action_i
     assert np.all(np.abs(total - 0.25) < 4 * 0.25 * np.sqrt(2 / 500))
 
 
+def test_without_repeated_actions_all_that_least_squares_leaves_is_taken_as_noise() -> None:
+    rng = np.random.default_rng(23)
+    case = draw_case(rng, instances=120)
+    action = np.arange(120)[:, None] % 3
+    reward = play(rng, case, action)
+    fitted = fit_linear_reward(case.z, cells_of(action, reward, 3), range(3))
+    squares = 0.0
+    for a in range(3):
+        z, r = case.z[action[:, 0] == a], reward[action == a]
+        squares += np.sum((r - LinearRegression().fit(z, r).predict(z)) ** 2)
+    np.testing.assert_allclose(fitted.reward_variance, squares / (120 - 9), rtol=1e-4)  # logs hold float32
+    assert fitted.leftover_variance == pytest.approx(0, abs=1e-4)
+
+
 @pytest.mark.parametrize("effect_variance", [0.0, 0.3])
 def test_leftover_variance_is_the_planted_one(effect_variance: float) -> None:
     rng = np.random.default_rng(10)

@@ -38,7 +38,7 @@ class LinearBelief(AbstractBelief):
     prior_precision: Float[Array, "K d d"]
     prior_moment: Float[Array, "K d"]
     noise_std: Float[Array, ""] = eqx.field(converter=as_real)
-    inflation: Float[Array, ""] = eqx.field(converter=as_real, default=1.0)
+    inflation: Float[Array, ""] = eqx.field(converter=as_real)
 
     def init(self) -> LinearSums:
         return LinearSums(jnp.zeros_like(self.prior_precision), jnp.zeros_like(self.prior_moment))
