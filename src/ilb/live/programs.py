@@ -165,7 +165,7 @@ class BoundPolicy:
 
     def warn_if_far(self, row: Float[np.ndarray, " d"]) -> None:
         """Warn of values that are nowhere near those the model was fitted on: mostly a slip of the keyboard."""
-        if np.abs(row).max() > FAR and self._scaled:
+        if self._scaled and np.abs(row).max() > FAR:
             worst = int(np.abs(row).argmax())
             warn(
                 f"column {self.schema.names[worst]!r} is {abs(row[worst]):.0f} standard deviations from its mean in "

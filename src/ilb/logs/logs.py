@@ -100,8 +100,8 @@ class Logs:
         """Read a pandas, polars or pyarrow frame, or a .csv or .parquet file.
 
         `instance`, `action` and `reward` name columns, and so do `time` (without it the table's order is kept) and
-        `context` (without it all remaining columns, less those in `drop`). Text is categorical, and so are the columns
-        in `categorical`.
+        `context` (without it all remaining columns, less those in `drop`; there may be none). Text is categorical, and
+        so are the columns in `categorical`.
         With the `schema` of other logs, the table is read as that says and nothing is learned from it; names may
         then be left out.
 
@@ -115,6 +115,8 @@ class Logs:
         Logs(4 rows of 2 instances, 1 context column, 2 actions, 3 rewards)
         >>> Logs.from_frame(table, schema=logs.schema).action
         array([0, 1, 0, 1], dtype=int32)
+        >>> Logs.from_frame(table, instance="patient", action="drug", reward="gain", context=()).context.shape
+        (4, 0)
         """
         table = open_table(frame)
         named = {"instance": instance, "action": action, "reward": reward, "time": time}
@@ -139,7 +141,8 @@ class Logs:
         """Take arrays [I, T, d], [I, T], [I, T], or flat ones [N, d], [N], [N] with `instance` [N], unscaled.
 
         `action` numbers the actions from 0, with -1 or NaN where missing; `actions` is how many there are, or their
-        labels in this order, in case some were never played. Context columns are called `names`, or x1 to xd.
+        labels in this order, in case some were never played. Context columns are called `names`, or x1 to xd; d may
+        be 0.
 
         >>> Logs.from_arrays(np.zeros((3, 2, 4)), np.zeros((3, 2)), np.ones((3, 2)), actions=5)
         Logs(6 rows of 3 instances, 4 context columns, 5 actions, 6 rewards)

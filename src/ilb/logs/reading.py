@@ -16,7 +16,7 @@ from ilb.logs import checks
 from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_numbers
 from ilb.logs.labels import Labels, as_label, has_numpy_order, in_order, missing_rows, read_labels
 from ilb.logs.messages import counted, shown
-from ilb.logs.schema import Schema
+from ilb.logs.schema import Schema, side_by_side
 from ilb.logs.tables import Roles, Rows, require_columns
 
 REWARD_EXPECTED = "Turn it into a number, for example 1 for success and 0 for failure, or name another column."
@@ -47,7 +47,7 @@ def learn(table: nw.DataFrame[Any], roles: Roles) -> Parts:
     checks.warn_still(still, len(rows.instance.labels))
     actions = in_order(rows.action.labels)
     schema = Schema(roles.instance, roles.time, roles.action, roles.reward, tuple(columns), actions)
-    return Parts(schema, rows, np.concatenate(blocks, axis=1)[rows.order])
+    return Parts(schema, rows, side_by_side(blocks, len(table))[rows.order])
 
 
 def apply(table: nw.DataFrame[Any], schema: Schema) -> Parts:
@@ -159,21 +159,21 @@ def read_arrays(
     for name, shape in shapes.items():
         if shape != expected:
             raise LogsError(f"{name} has shape {shape}; expected {expected}, as context has shape {x.shape}.")
-    if x.size == 0:
-        raise LogsError(f"context has shape {x.shape}; expected at least one row and one column.")
+    if labels.codes.size == 0:
+        raise LogsError(f"context has shape {x.shape}; expected at least one row.")
     if (labels.codes < 0).any():
         raise LogsError(f"instance is missing in {counted(int((labels.codes < 0).sum()), 'row')}; drop these rows.")
     order = np.argsort(labels.codes, kind="stable")
     played = _action_codes(a.reshape(-1)[order])
     taken = Labels(played, _action_labels(actions, int(played.max()) + 1))
-    values = x.reshape(-1, x.shape[-1])[order].T
+    values = x.reshape(len(order), x.shape[-1])[order].T
     columns = tuple(
         _column_as_given(name, one) for name, one in zip(_column_names(names, len(values)), values, strict=True)
     )
     schema = Schema("instance", None, "action", "reward", columns, taken.labels)
     blocks = [column.encode(one) for column, one in zip(columns, values, strict=True)]
     rewards = read_numbers("reward", r.reshape(-1)[order], NUMBERS_EXPECTED).astype(np.float32)
-    return Parts(schema, Rows(order, labels.take(order), taken, rewards), np.concatenate(blocks, axis=1))
+    return Parts(schema, Rows(order, labels.take(order), taken, rewards), side_by_side(blocks, len(order)))
 
 
 def warn_still_columns(parts: Parts) -> None:

@@ -63,12 +63,10 @@ class Schema:
             return self._encode_one(rows)
         if isinstance(rows, Sequence) and not isinstance(rows, str):
             columns = _by_column(rows, [column.name for column in self.context])
-            blocks = [column.encode(columns[column.name]) for column in self.context]
-        else:
-            table = open_table(rows)
-            require_columns([column.name for column in self.context], table.columns, SchemaError)
-            blocks = [column.encode(table[column.name]) for column in self.context]
-        return np.concatenate(blocks, axis=1)
+            return side_by_side([column.encode(columns[column.name]) for column in self.context], len(rows))
+        table = open_table(rows)
+        require_columns([column.name for column in self.context], table.columns, SchemaError)
+        return side_by_side([column.encode(table[column.name]) for column in self.context], len(table))
 
     def _encode_one(self, row: Mapping[str, Any]) -> Float32[np.ndarray, " d"]:
         out: list[float] = []
@@ -85,7 +83,7 @@ class Schema:
         scalings = [column.scaling for column in self.context]
         if None in scalings:
             raise SchemaError("categories and missing values are read by `schema.encode`, not by a compiled program.")
-        means, stds = np.array(scalings, np.float32).T
+        means, stds = np.array(scalings, np.float32).reshape(-1, 2).T
         return means, stds
 
     def blocks(self, context: Float32[np.ndarray, "N d"]) -> Iterator[tuple[Column, Float32[np.ndarray, "N width"]]]:
@@ -100,10 +98,8 @@ class Schema:
         """The schema less these context columns, and which of the d float columns are left."""
         require_columns(names, [column.name for column in self.context], SchemaError)
         left = tuple(column for column in self.context if column.name not in names)
-        if not left:
-            raise SchemaError(f"without {shown(names)} no context column is left; keep at least one.")
-        kept = np.repeat([column in left for column in self.context], [len(column.names) for column in self.context])
-        return replace(self, context=left), kept
+        kept = [column in left for column in self.context for _ in column.names]
+        return replace(self, context=left), np.array(kept, dtype=bool)
 
     def action_index(self, label: Any) -> int:
         """The position of an action.
@@ -160,6 +156,11 @@ class Schema:
             return cls(saved["instance"], saved["time"], saved["action"], saved["reward"], context, actions)
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"this is not a saved schema ({error!r}); expected what Schema.to_json makes.") from error
+
+
+def side_by_side(blocks: Sequence[Float32[np.ndarray, "N width"]], rows: int) -> Float32[np.ndarray, "N d"]:
+    """The numbers of all context columns; with no column at all, as many rows without any number."""
+    return np.concatenate([np.zeros((rows, 0), dtype=np.float32), *blocks], axis=1)
 
 
 def _by_column(rows: Sequence[Any], names: list[str]) -> dict[str, list[Any]]:

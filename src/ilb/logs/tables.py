@@ -158,11 +158,6 @@ def assign_roles(
     rest = [name for name in columns if name not in single.values() and name not in dropped]
     chosen = _with_names(rest) if context is None else names_of(context)
     require_columns([*single.values(), *chosen], columns, LogsError)
-    if not chosen:
-        raise LogsError(
-            f"no context column is left beside {shown([*single.values(), *dropped])}; expected at least one column "
-            "that describes the instance at that time. Add one to the table, or name it in context=."
-        )
     pairs = [*((name, f"{role}=") for role, name in single.items()), *((name, "context=") for name in chosen)]
     for name, count in Counter(name for name, _ in pairs).items():
         if count > 1:
