@@ -81,6 +81,17 @@ def test_simulate_fit_and_score_follow_one_another(ilb: Callable[..., str], fold
     assert "affine_r2" not in scores["best on average"]
 
 
+def test_one_instance_is_written_in_the_singular_and_scored_without_an_error(
+    ilb: Callable[..., str], folder: Path
+) -> None:
+    sizes = ("--instances", 1, "--test-instances", 1, "--length", 9, "--latent-dim", 2, "--actions", 4)
+    output = ilb("simulate", "synthetic", "--out", "one.csv", *sizes, cwd=folder)
+    assert "wrote one.csv: 9 rows of 1 instance (9 each), 2 context columns, 4 actions" in output
+    output = ilb("score", "model", "one.test.csv", cwd=folder)
+    assert "1 instance of one.test.csv" in output
+    assert re.search(r"R² of rewards +-?\d\.\d{3} *\n", output), output
+
+
 def test_every_recipe_is_listed_with_what_it_is(ilb: Callable[..., str], folder: Path) -> None:
     lines = ilb("fit", "--recipes", cwd=folder).splitlines()
     assert [line.split()[0] for line in lines] == list(ENCODER_RECIPES)
@@ -120,6 +131,7 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             ("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3),
             "context_dim must be at least latent_dim=5; got 3",
         ),
+        (("simulate", "sinthetic", "--out", "x.csv"), "there are adcb, synthetic. Did you mean 'synthetic'"),
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
         (("simulate", "synthetic", "--out", "logs.parquet/x.csv"), "needs a directory.*logs.parquet is a file"),
         (("fit", "nowhere.csv", *COLUMNS, "--out", "logs.parquet"), "needs a directory.*logs.parquet is a file"),

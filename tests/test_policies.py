@@ -18,7 +18,7 @@ from ilb.offline.baselines import LogFits, fit_context_regression, prepare_ingre
 from ilb.offline.discrete_states import fit_states_on_encodings, fit_states_on_rewards
 from ilb.offline.fit import complete_model
 from ilb.online.policy import AbstractPolicy
-from ilb.online.roster import ROSTER, build_policies, build_policy
+from ilb.online.roster import ROSTER, build_policies, build_policy, policy_on
 from ilb.simulation import simulate
 from policy_conformance import PolicyConformance
 
@@ -63,6 +63,12 @@ def test_uniform_play_is_as_good_as_chance(roster: dict[str, AbstractPolicy], sm
 def test_an_unknown_name_is_answered_with_the_known_ones(ingredients: Ingredients) -> None:
     with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
         build_policies(ingredients, ["CPG", "UCB1"])
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest_of_those_that_can_be_built(small_model: LatentModel) -> None:
+    with pytest.raises(DecisionError, match="there are CPG.*, MABPrior. Did you mean 'Calibrated'") as error:
+        policy_on(small_model, "Calibratd")
+    assert not any(name in str(error.value) for name in ("Regression", "LinUCB", "mTS"))
 
 
 NEEDS = {

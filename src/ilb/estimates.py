@@ -38,11 +38,12 @@ class Estimate:
         return cls(float(np.mean(values, dtype=np.float64)), float(standard_error(values)), len(values), middle)
 
     def text(self, digits: int = 3, factor: float = 1.0) -> str:
-        """Write it with so many digits, times `factor`; a number that is not there is a dash."""
+        """Write it with so many digits, times `factor`; a number that is not there is a dash, an unknown error nothing."""
         if not np.isfinite(self.value):
             return "-"
+        error = f" ± {factor * self.standard_error:.{digits}f}" if np.isfinite(self.standard_error) else ""
         middle = "" if self.median is None else f" (median {factor * self.median:.{digits}f})"
-        return f"{factor * self.value:.{digits}f} ± {factor * self.standard_error:.{digits}f}{middle}"
+        return f"{factor * self.value:.{digits}f}{error}{middle}"
 
     def __str__(self) -> str:
         return self.text(1 if self.median is not None else 3)

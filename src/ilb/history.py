@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from ilb.errors import DecisionError
 from ilb.estimates import Estimate
+from ilb.logs.messages import counted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +38,7 @@ class History:
         return int(self.regret.shape[1])
 
     def __repr__(self) -> str:
-        return f"History({self.instances} instances, {self.horizon} rounds)"
+        return f"History({counted(self.instances, 'instance')}, {counted(self.horizon, 'round')})"
 
     def cumulative_regret(self) -> Float[np.ndarray, "I T"]:
         """Sum the regret up to each round, in double precision."""

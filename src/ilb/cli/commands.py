@@ -15,6 +15,7 @@ from ilb.cli.console import layout, notes, progress_bar, results, say, score_row
 from ilb.environments import AbstractEnvironment, Recording, Specification
 from ilb.errors import IlbError, LogsError, WorldError
 from ilb.logs import Logs, Schema
+from ilb.logs.messages import counted
 from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
@@ -69,7 +70,7 @@ def fit_table(
     if test is not None:
         models = {THIS_MODEL: model, **reference_models(training)}
         lines = {name: score_model(one, test) for name, one in models.items()}
-        _print_scores(f"{test.instances} held-out instances", lines)
+        _print_scores(counted(test.instances, "held-out instance"), lines)
         say(_verdict(lines, recipe, bool(columns.get("drop"))))
         model = replace(model, provenance=replace(model.provenance, scores=_plain_scores(lines)))
     model.save(out)
@@ -100,7 +101,7 @@ def score_table(
     if as_json:
         results.print_json(json.dumps(_plain_scores(lines)))
     else:
-        _print_scores(f"{test.instances} instances of {logs_path}", lines)
+        _print_scores(f"{counted(test.instances, 'instance')} of {logs_path}", lines)
     return lines
 
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from ilb.cli.console import require_directory
 from ilb.cli.stopping import telling_of_stops
 from ilb.errors import IlbError
+from ilb.logs.messages import near
 
 if TYPE_CHECKING:
     from ilb.environments import AbstractDescription
@@ -35,7 +36,7 @@ class Worlds(TyperGroup):
         from ilb.environments import WORLDS
 
         if cmd_name not in WORLDS:
-            return None
+            raise IlbError(f"no world is named {cmd_name!r}; there are {', '.join(WORLDS)}.{near(cmd_name, WORLDS)}")
         kind, alone = WORLDS[cmd_name], typer.Typer(add_completion=False)
         alone.command(cmd_name, help=(kind.__doc__ or "").split("\n")[0])(_command(kind))
         return typer.main.get_command(alone)

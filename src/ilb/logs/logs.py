@@ -43,13 +43,13 @@ class Summary:
             "no action": self.missing_actions,
             "no reward": self.missing_rewards,
         }
-        lacking = "".join(f", {count:,} rows with {what}" for what, count in missing.items() if count)
+        lacking = "".join(f", {counted(count, 'row')} with {what}" for what, count in missing.items() if count)
         span = f"{self.shortest_history:,} to {self.longest_history:,}"
         if self.shortest_history == self.longest_history:
             span = f"{self.longest_history:,}"
         return (
-            f"{self.rows:,} rows of {self.instances:,} instances ({span} each), "
-            f"{self.context_columns:,} context columns, {self.actions:,} actions{lacking}"
+            f"{counted(self.rows, 'row')} of {counted(self.instances, 'instance')} ({span} each), "
+            f"{counted(self.context_columns, 'context column')}, {counted(self.actions, 'action')}{lacking}"
         )
 
     def __str__(self) -> str:

@@ -133,6 +133,10 @@ class Ingredients:
         )
 
     @property
+    def has_logs(self) -> bool:
+        return self._log_fits is not None
+
+    @property
     def network(self) -> RecurrentRegression:
         return _given(
             self._network,

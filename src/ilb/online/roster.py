@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from ilb.errors import DecisionError
+from ilb.logs.messages import near
 from ilb.models.baselines import Ingredients, MissingIngredientError
 from ilb.models.latent import LatentModel
 from ilb.online.arms import FirstContextBelief, mab, mab_centred, uniform
@@ -56,7 +57,9 @@ ROSTER: Mapping[str, Builder] = {
 def build_policy(given: Ingredients, name: str, roster: Mapping[str, Builder] = ROSTER) -> AbstractPolicy:
     """Build one policy; only what it asks for is computed."""
     if name not in roster:
-        raise DecisionError(f"no policy is named {name!r}; there are {', '.join(roster)}.")
+        # With logs all but a few can be built, and finding out which would fit every baseline to them.
+        known = roster if given.has_logs else build_policies(given, roster=roster)
+        raise DecisionError(f"no policy is named {name!r}; there are {', '.join(known)}.{near(name, known)}")
     try:
         return roster[name](given)
     except MissingIngredientError as missing:
