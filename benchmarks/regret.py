@@ -19,7 +19,7 @@ from ilb.history import History
 from ilb.models.baselines import Ingredients
 from ilb.online.roster import build_policy, policy_on
 from ilb.plots.regret import save_figure
-from ilb.simulation import instance_keys, simulate
+from ilb.simulation import play_keys, simulate
 from ilb.theory import cpg_regret_bound
 from ilb_paper.plots import plot_bounds
 
@@ -78,7 +78,7 @@ def draw_bounds(path: Path) -> None:
     world = Synthetic().draw()
     key = jr.key(1000)
     history = simulate(key, world, policy_on(world.oracle(), "CPG"), INSTANCES, HORIZON)
-    rewards: Any = jax.vmap(lambda i: world.mean_rewards(world.sample_instance(instance_keys(key, i).instance)))
+    rewards: Any = jax.vmap(lambda i: world.mean_rewards(world.sample_instance(play_keys(key, i).instance)))
     means = np.asarray(rewards(jnp.arange(INSTANCES)))
     bound = np.array([float(cpg_regret_bound(mean, 1.0, HORIZON)) for mean in means])
     smallest = np.sort(means, axis=1)

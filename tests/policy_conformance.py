@@ -13,7 +13,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ilb.environments import SyntheticWorld
 from ilb.history import History
 from ilb.online.policy import AbstractPolicy
-from ilb.simulation import instance_keys, simulate
+from ilb.simulation import play_keys, simulate
 from ilb.types import Choice, Step
 
 TRACED: list[str] = []
@@ -109,7 +109,7 @@ class PolicyConformance:
     ) -> None:
         """Round by round with separate calls, against one compiled program."""
         horizon, history = 12, played(policy)
-        keys = instance_keys(KEY, jnp.asarray(2))
+        keys = play_keys(KEY, jnp.asarray(2))
         instance = small_world.sample_instance(keys.instance)
         state, actions = policy.init(), []
         decide = jax.jit(lambda policy, *arguments: policy.decide(*arguments))

@@ -41,7 +41,7 @@ from ilb.offline.fit import fit
 from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.arms import mab
 from ilb.online.roster import policy_on
-from ilb.simulation import instance_keys, simulate
+from ilb.simulation import play_keys, simulate
 from ilb.streams import Stream
 from ilb_paper.catalogue.fig_synthetic_contextual import Stationary
 
@@ -186,7 +186,7 @@ def test_regret_of_play_is_the_best_mean_reward_less_that_of_the_action(
     world, many = drawn
     actions = many["rewards"].shape[1]
     history = simulate(jr.key(2), world, mab(actions, 0.25), instances=3, horizon=8)
-    keys = jax.vmap(lambda number: instance_keys(jr.key(2), number).instance)(np.arange(3))
+    keys = jax.vmap(lambda number: play_keys(jr.key(2), number).instance)(np.arange(3))
     means = np.asarray(mean_rewards_of(world, keys))
     regret = means.max(axis=1, keepdims=True) - np.take_along_axis(means, history.actions, axis=1)
     np.testing.assert_allclose(history.regret, regret, rtol=1e-4, atol=1e-5)

@@ -66,7 +66,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(ingredients: Ingredient
 
 
 def test_a_misspelt_name_is_answered_with_the_nearest_of_those_that_can_be_built(small_model: LatentModel) -> None:
-    with pytest.raises(DecisionError, match="there are CPG.*, MABPrior. Did you mean 'Calibrated'") as error:
+    with pytest.raises(DecisionError, match=r"there are CPG.*, MABPrior\. Did you mean 'Calibrated'") as error:
         policy_on(small_model, "Calibratd")
     assert not any(name in str(error.value) for name in ("Regression", "LinUCB", "mTS"))
 

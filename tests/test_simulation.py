@@ -35,7 +35,7 @@ from ilb.online.policy import (
     Uniform,
 )
 from ilb.online.roster import policy_on
-from ilb.simulation import draw_rounds, instance_keys, simulate
+from ilb.simulation import draw_rounds, play_keys, simulate
 from ilb.streams import Stream
 from ilb.types import Step, as_real
 
@@ -86,7 +86,7 @@ def test_rounds_are_what_the_world_would_give_one_by_one(
     monkeypatch.setattr(simulation, "BLOCK", block)
     rounds = draw_rounds(jr.key(3), small_world, jnp.array([4, 2]), 6)
     for column, number in enumerate((4, 2)):
-        keys = instance_keys(jr.key(3), jnp.asarray(number))
+        keys = play_keys(jr.key(3), jnp.asarray(number))
         instance = small_world.sample_instance(keys.instance)
         np.testing.assert_allclose(rounds.mean_rewards[0, column], small_world.mean_rewards(instance), rtol=1e-5)
         for t in range(6):
@@ -108,7 +108,7 @@ def test_all_policies_face_the_same_instances(small_world: SyntheticWorld, small
 def test_regret_is_noise_free_and_zero_where_the_action_is_best(small_world: SyntheticWorld) -> None:
     history = simulate(jr.key(0), small_world, uniform(5), 10, 30)
     for i in range(10):
-        instance = small_world.sample_instance(instance_keys(jr.key(0), jnp.asarray(i)).instance)
+        instance = small_world.sample_instance(play_keys(jr.key(0), jnp.asarray(i)).instance)
         means = np.asarray(small_world.mean_rewards(instance))
         np.testing.assert_allclose(history.regret[i], means.max() - means[history.actions[i]], atol=1e-6)
         np.testing.assert_array_equal(history.optimal[i], history.actions[i] == means.argmax())
@@ -154,7 +154,7 @@ def test_a_state_that_moves_is_judged_by_the_best_action_of_each_round(
     horizon, policy = 7, lin_ts(4, 2, 0.2)
     history = simulate(jr.key(3), world, policy, 3, horizon)
     for number in range(3):
-        keys = instance_keys(jr.key(3), jnp.asarray(number))
+        keys = play_keys(jr.key(3), jnp.asarray(number))
         now, state = world.sample_instance(keys.instance), policy.init()
         for t in range(horizon):
             key_context, key_reward = jr.split(jr.fold_in(keys.rounds, t))

@@ -38,7 +38,7 @@ class Estimate:
         return cls(float(np.mean(values, dtype=np.float64)), float(standard_error(values)), len(values), middle)
 
     def text(self, digits: int = 3, factor: float = 1.0) -> str:
-        """Write it with so many digits, times `factor`; a number that is not there is a dash, an unknown error nothing."""
+        """Write it with so many digits, times `factor`; an unknown number is a dash, an unknown error is left out."""
         if not np.isfinite(self.value):
             return "-"
         error = f" ± {factor * self.standard_error:.{digits}f}" if np.isfinite(self.standard_error) else ""

@@ -22,6 +22,7 @@ from ilb.environments.environment import AbstractEnvironment, at_round, follow
 from ilb.errors import DecisionError
 from ilb.history import History
 from ilb.online.policy import AbstractPolicy
+from ilb.streams import instance_keys, round_key
 from ilb.types import Report, Step, silent
 
 CHUNK = 1024
@@ -60,12 +61,12 @@ def draw_rounds(
 ) -> Rounds:
     """Draw instances, their contexts in every round, and what each action would bring there."""
     count = len(numbers)
-    keys = jax.vmap(lambda number: instance_keys(key, number))(numbers)
+    keys = jax.vmap(lambda number: play_keys(key, number))(numbers)
     instances = jax.vmap(environment.sample_instance)(keys.instance)
     path = jax.vmap(lambda key, start: follow(environment, key, start, horizon), out_axes=1)(keys.rounds, instances)
 
     def draw(t: Int[Array, ""], key: PRNGKeyArray, instance: Any) -> tuple[Float[Array, " d"], Float[Array, " K"]]:
-        key_context, key_reward = jr.split(jr.fold_in(key, t))
+        key_context, key_reward = jr.split(round_key(key, t))
         return environment.emit(key_context, instance), environment.sample_rewards(key_reward, instance)
 
     # Some rounds of all instances at once: enough to vectorise, few enough to stay in the processor's cache.
@@ -90,7 +91,7 @@ def play(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, beliefs: boo
 
     def play_round(state: Any, now: tuple[Array, Array, Array]) -> tuple[Any, Played]:
         t, context, rewards = now
-        state, choice = policy.decide(jr.fold_in(key, t), state, context, everything)
+        state, choice = policy.decide(round_key(key, t), state, context, everything)
         expected = policy.rewards(state, context).mean() if beliefs else None
         state = policy.learn(state, Step(context, choice.action, rewards[choice.action], t))
         means, most = at_round((rounds.mean_rewards, best), t)
@@ -103,7 +104,7 @@ def play(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, beliefs: boo
     return played
 
 
-class InstanceKeys(NamedTuple):
+class PlayKeys(NamedTuple):
     """The keys of one instance: who it is, what happens to it, and how its policy draws."""
 
     instance: PRNGKeyArray
@@ -111,11 +112,10 @@ class InstanceKeys(NamedTuple):
     decisions: PRNGKeyArray
 
 
-def instance_keys(key: PRNGKeyArray, number: Int[Array, ""]) -> InstanceKeys:
+def play_keys(key: PRNGKeyArray, number: Int[Array, ""]) -> PlayKeys:
     """Derive the keys of instance `number`; they depend on nothing else."""
     key_environment, key_policy = jr.split(key)
-    key_instance, key_rounds = jr.split(jr.fold_in(key_environment, number))
-    return InstanceKeys(key_instance, key_rounds, jr.fold_in(key_policy, number))
+    return PlayKeys(*instance_keys(key_environment, number), jr.fold_in(key_policy, number))
 
 
 _draw_chunk = eqx.filter_jit(draw_rounds)
@@ -127,7 +127,7 @@ def _play_chunk(
 ) -> Played:
     """Play drawn rounds: the same program for a policy, whatever world they come from."""
     played: Played = jax.vmap(
-        lambda number, drawn: play(instance_keys(key, number).decisions, policy, drawn, beliefs),
+        lambda number, drawn: play(play_keys(key, number).decisions, policy, drawn, beliefs),
         in_axes=(0, 1),
     )(numbers, rounds)
     return played

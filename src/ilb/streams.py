@@ -1,6 +1,8 @@
 """Named random streams: everything that is drawn from a seed has a stream of its own, so that no two draws share keys.
 
 The numbers are part of every result: a new stream gets a new number, and none is ever changed.
+
+Beside streams, a number is folded into a key only to count: instances, rounds, steps, perturbations.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import ArrayLike, PRNGKeyArray
 
 
 class Stream(IntEnum):
@@ -40,3 +42,19 @@ class Stream(IntEnum):
     def of(self, key: PRNGKeyArray) -> PRNGKeyArray:
         """Begin this stream for a key that other streams share."""
         return jr.fold_in(key, int(self))
+
+
+def bare_key(seed: int) -> PRNGKeyArray:
+    """Give the key of the seed itself, which no stream has: for a sample that nothing else is drawn beside."""
+    return jr.key(seed)
+
+
+def instance_keys(key: PRNGKeyArray, number: ArrayLike) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Give two keys of instance `number`, who it is and what happens to it in its rounds; nothing else changes them."""
+    key_instance, key_rounds = jr.split(jr.fold_in(key, number))
+    return key_instance, key_rounds
+
+
+def round_key(key_rounds: PRNGKeyArray, t: ArrayLike) -> PRNGKeyArray:
+    """Give the key of round t of an instance, for whoever draws there to split."""
+    return jr.fold_in(key_rounds, t)

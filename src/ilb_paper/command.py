@@ -58,7 +58,7 @@ def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
     results.print(table)
     say(
         "A fit or a play is that of up to five worlds at once. Fits are shared between experiments; CPU minutes are "
-        "measured where everything is stored, else estimated roughly."
+        "measured where everything is stored, else a rough estimate (~)."
     )
 
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 
 from ilb.environments import Adcb, Plan, Recorded, Synthetic, UniformLogging, record
@@ -17,11 +16,13 @@ from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.perturbed import AbstractPerturbation, perturb
 from ilb.environments.wrappers import ScaledContexts
 from ilb.models.latent import LatentModel
-from ilb.streams import Stream
+from ilb.streams import Stream, bare_key
 
 PARTS = ("world", "plan", "always", "playing")
 PLAN, SYNTHETIC, ADCB = Plan(), Synthetic(), Adcb()
 """The standard ones."""
+RANGES = 20_000
+"""The seed of the sample whose ranges ADCB's columns are scaled by."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,6 @@ class AdcbSetting(AbstractSetting):
 def _unit_columns(description: Adcb) -> ScaledContexts:
     """Scale each column to about [0, 1] by the range of a fixed sample, as the authors do before any learning."""
     world = description.draw()
-    sample = record(jr.key(20_000), world, UniformLogging(TREATMENTS), 2000, 1).logs.context
+    sample = record(bare_key(RANGES), world, UniformLogging(TREATMENTS), 2000, 1).logs.context
     low, high = sample.min(axis=0), sample.max(axis=0)
     return ScaledContexts(world, jnp.asarray(low), jnp.asarray(np.where(high > low, high - low, 1.0)))

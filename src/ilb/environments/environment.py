@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
-from ilb.streams import Stream
+from ilb.streams import Stream, round_key
 
 Instance = Any
 """What an environment knows of one instance: a pytree of its own choice, such as the latent state."""
@@ -92,14 +92,11 @@ class AbstractEnvironment(eqx.Module):
         return logs.to_frame("pyarrow")
 
 
-def follow(environment: AbstractEnvironment, key: PRNGKeyArray, instance: Instance, rounds: int) -> Instance:
-    """Give the instance in every round, time first; where the world stands still, a single row stands for all.
-
-    `key` is that of the rounds of the instance, folded with t to give the key of round t.
-    """
+def follow(environment: AbstractEnvironment, key_rounds: PRNGKeyArray, instance: Instance, rounds: int) -> Instance:
+    """Give the instance in every round, time first; where the world stands still, a single row stands for all."""
 
     def advance(state: Instance, t: Int[Array, ""]) -> tuple[Instance, Instance]:
-        return environment.advance(Stream.DRIFT.of(jr.fold_in(key, t)), state), state
+        return environment.advance(Stream.DRIFT.of(round_key(key_rounds, t)), state), state
 
     moved, _ = advance(instance, jnp.asarray(0))
     if all(after is before for after, before in zip(jax.tree.leaves(moved), jax.tree.leaves(instance), strict=True)):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
 from ilb.environments.environment import AbstractEnvironment, Instance
 from ilb.errors import WorldError
-from ilb.streams import Stream
+from ilb.streams import Stream, instance_keys, round_key
 
 try:
     import gymnasium
@@ -55,17 +55,12 @@ class Shown(NamedTuple):
     regret: Float[Array, ""]
 
 
-def _keys(key: PRNGKeyArray, number: Integer) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    key_instance, key_rounds = jr.split(jr.fold_in(key, number))
-    return key_instance, key_rounds
-
-
 def _begin(
     environment: AbstractEnvironment, key: PRNGKeyArray, number: Integer
 ) -> tuple[EpisodeState, Float[Array, " d"]]:
-    key_instance, key_rounds = _keys(key, number)
+    key_instance, key_rounds = instance_keys(key, number)
     instance = environment.sample_instance(key_instance)
-    key_context, _ = jr.split(jr.fold_in(key_rounds, 0))
+    key_context, _ = jr.split(round_key(key_rounds, 0))
     return EpisodeState(key, number, instance, jnp.asarray(0)), environment.emit(key_context, instance)
 
 
@@ -74,19 +69,19 @@ def _step(
 ) -> tuple[EpisodeState, Shown]:
     """Take the action in this round and show the next; or, if the episode is over, begin the next one instead."""
     over = episode.round >= horizon
-    _, key_rounds = _keys(episode.key, episode.number)
-    key_round = jr.fold_in(key_rounds, episode.round)
+    _, key_rounds = instance_keys(episode.key, episode.number)
+    key_round = round_key(key_rounds, episode.round)
     _, key_reward = jr.split(key_round)
     means = environment.mean_rewards(episode.instance)
     # All K rewards are drawn, one is revealed: every policy then meets the same noise.
     reward = environment.sample_rewards(key_reward, episode.instance)[action]
 
     number = episode.number + over
-    key_instance, key_rounds = _keys(episode.key, number)
+    key_instance, key_rounds = instance_keys(episode.key, number)
     moved = environment.advance(Stream.DRIFT.of(key_round), episode.instance)
     instance = _select(over, environment.sample_instance(key_instance), moved)
     next_round = jnp.where(over, 0, episode.round + 1)
-    key_context, _ = jr.split(jr.fold_in(key_rounds, next_round))
+    key_context, _ = jr.split(round_key(key_rounds, next_round))
     context = environment.emit(key_context, instance)
     shown = (jnp.where(over, 0.0, value) for value in (reward, means[action], means.max() - means[action]))
     return EpisodeState(episode.key, number, instance, next_round), Shown(context, *shown)

@@ -44,6 +44,7 @@ def perturb(
     >>> float(jnp.linalg.norm(world.shift).round(4)), float(world.environment.std)
     (2.0, 0.5)
     """
+    # The first has the key itself: it draws the same, alone or with others after it.
     for number, perturbation in enumerate(perturbations):
         world = perturbation.apply(jr.fold_in(key, number) if number else key, world)
     return world

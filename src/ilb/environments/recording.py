@@ -15,6 +15,7 @@ from ilb.environments.environment import AbstractEnvironment, Units, at_round, f
 from ilb.errors import WorldError
 from ilb.logs import Logs
 from ilb.logs.reading import read_arrays
+from ilb.streams import instance_keys, round_key
 
 
 @runtime_checkable
@@ -132,12 +133,12 @@ def _record(
     key: PRNGKeyArray, environment: AbstractEnvironment, logging: LoggingRule, instances: int, length: int
 ) -> tuple[Array, Array, Array, Array, Array]:
     def one_instance(number: Array) -> tuple[Array, Array, Array, Array, Array]:
-        key_instance, key_rounds = jr.split(jr.fold_in(key, number))
+        key_instance, key_rounds = instance_keys(key, number)
         instance = environment.sample_instance(key_instance)
         path = follow(environment, key_rounds, instance, length)
 
         def one_round(number: Array) -> tuple[Array, Array, Array]:
-            key_context, key_action, key_reward = jr.split(jr.fold_in(key_rounds, number), 3)
+            key_context, key_action, key_reward = jr.split(round_key(key_rounds, number), 3)
             now = at_round(path, number)
             context = environment.emit(key_context, now)
             action = jr.categorical(key_action, logging(environment.latent_state(now), context))

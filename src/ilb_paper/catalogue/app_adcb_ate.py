@@ -14,6 +14,7 @@ from scipy import stats
 from ilb.environments.adcb.patients import adcb_population
 from ilb.environments.adcb.world import REWARDS, adcb_reward
 from ilb.estimates import Estimate, standard_error
+from ilb.streams import bare_key
 from ilb_paper.claims import Claim, Comparison, each
 from ilb_paper.experiment import Drawing, Exhibit, Table
 from ilb_paper.plots import plot_histogram, plot_reward_lines
@@ -44,7 +45,7 @@ class LatentSampleTask(AbstractTask):
     def run(self, inputs: Sequence[Outcome]) -> Outcome:
         del inputs
         world = self.setting.draw(self.seed)
-        keys = jr.split(jr.key(self.seed), self.instances)
+        keys = jr.split(bare_key(self.seed), self.instances)
         states = jax.jit(jax.vmap(lambda key: world.latent_state(world.sample_instance(key))))(keys)
         return Outcome(pa.table({"z": np.asarray(states)[:, 0].astype(np.float64)}))
 
