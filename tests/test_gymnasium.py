@@ -6,27 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
+import gymnasium
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.utils.env_match import check_environments_match
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-gymnasium = pytest.importorskip("gymnasium")
-
-from gymnasium.error import InvalidAction, ResetNeeded  # noqa: E402
-from gymnasium.utils.env_checker import check_env, data_equivalence  # noqa: E402
-from gymnasium.utils.env_match import check_environments_match  # noqa: E402
-from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
-from gymnasium.wrappers.vector import RecordEpisodeStatistics  # noqa: E402
-from jaxtyping import Array, PRNGKeyArray  # noqa: E402
-
-from ilb.environments import AbstractEnvironment, SyntheticWorld, draw_world  # noqa: E402
-from ilb.environments.gymnasium import BanditEnv, BanditVectorEnv  # noqa: E402
-from ilb.environments.perturbed import DroppedContexts, OtherNoise  # noqa: E402
-from ilb.environments.wrappers import AbstractWrapper  # noqa: E402
-from ilb.errors import WorldError  # noqa: E402
-from ilb.models.latent import LatentModel  # noqa: E402
+from ilb.environments import AbstractEnvironment, SyntheticWorld, draw_world
+from ilb.environments.gymnasium import BanditEnv, BanditVectorEnv
+from ilb.environments.perturbed import DroppedContexts, OtherNoise
+from ilb.environments.wrappers import AbstractWrapper
+from ilb.errors import WorldError
+from ilb.models.latent import LatentModel
 
 ACTIONS, DIM, ENVS, HORIZON = 4, 3, 5, 6
 WORLD = draw_world(jr.key(0), latent_dim=DIM, actions=ACTIONS)
@@ -43,8 +41,8 @@ def registered() -> Iterator[str]:
     name = "ilb-test/Synthetic-v0"
     gymnasium.register(
         name,
-        entry_point=lambda horizon: BanditEnv(WORLD, horizon),
-        vector_entry_point=lambda num_envs, horizon: BanditVectorEnv(WORLD, num_envs, horizon),
+        entry_point=lambda **options: BanditEnv(WORLD, **options),
+        vector_entry_point=lambda **options: BanditVectorEnv(WORLD, **options),
         kwargs={"horizon": HORIZON},
     )
     yield name
