@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 from ilb.cli.console import require_directory
 from ilb.cli.stopping import telling_of_stops
 from ilb.errors import IlbError
-from ilb.logs.messages import near
 
 if TYPE_CHECKING:
     from ilb.environments import AbstractDescription
@@ -36,6 +35,8 @@ class Worlds(TyperGroup):
         from ilb.environments import WORLDS
 
         if cmd_name not in WORLDS:
+            from ilb.logs.messages import near
+
             raise IlbError(f"no world is named {cmd_name!r}; there are {', '.join(WORLDS)}.{near(cmd_name, WORLDS)}")
         kind, alone = WORLDS[cmd_name], typer.Typer(add_completion=False)
         alone.command(cmd_name, help=(kind.__doc__ or "").split("\n")[0])(_command(kind))
