@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
@@ -32,6 +32,7 @@ from ilb.logs.messages import counted, shown, warn
 _LARGEST = float(np.finfo(np.float32).max)
 MOST_CATEGORIES = 100
 NUMBERS_EXPECTED = "Turn them into numbers, or name the column in categorical= when fitting."
+_EPOCH = datetime(1970, 1, 1)
 
 
 def _number(value: Any) -> float | None:
@@ -73,6 +74,48 @@ def read_numbers(name: str, values: Values, way_out: str) -> Float64[np.ndarray,
     return numbers
 
 
+def _moment(value: Any) -> float | None:
+    """A time as a number: days since 1970 (UTC) of dates and ISO text, NaN when missing, None when it is no time.
+
+    >>> _moment(3), _moment(date(1970, 1, 3)), _moment("1970-01-03T12:00"), _moment(None), _moment("soon")
+    (3.0, 2.0, 2.5, nan, None)
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if is_missing(value) or not isinstance(value, date | np.datetime64):
+        return _number(value)
+    if isinstance(value, np.datetime64):
+        return float((value - np.datetime64(_EPOCH, "D")) / np.timedelta64(1, "D"))
+    if isinstance(value, datetime):
+        return (value - (_EPOCH if value.tzinfo is None else _EPOCH.replace(tzinfo=UTC))) / timedelta(days=1)
+    return float(value.toordinal() - _EPOCH.toordinal())
+
+
+def read_moments(values: Values) -> tuple[Float64[np.ndarray, " N"], list[Any]]:
+    """Times as numbers (dates as days since 1970, in UTC), NaN where missing; and the values that are no times.
+
+    >>> read_moments(["1970-01-02", None, "soon"])
+    (array([ 1., nan, nan]), ['soon'])
+    """
+    if isinstance(values, nw.Series):
+        if values.dtype.is_numeric() or values.dtype == nw.Boolean:
+            values = values.cast(nw.Float64)
+        plain = values.dtype in (nw.Float64, nw.Datetime, nw.Date)
+        values = values.to_numpy() if plain else values.to_list()
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        return (values - np.datetime64(_EPOCH, "D")) / np.timedelta64(1, "D"), []
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return values.astype(np.float64), []
+    found = [_moment(value) for value in values]
+    refused = [value for value, one in zip(values, found, strict=True) if one is None]
+    return np.array([np.nan if one is None else one for one in found], dtype=np.float64), refused
+
+
 def with_none(values: Float[np.ndarray, " N"], missing: Bool[np.ndarray, " N"]) -> list[Any]:
     """The numbers as Python has them, None where missing."""
     return [None if lost else value for value, lost in zip(values.tolist(), missing.tolist(), strict=True)]
@@ -110,6 +153,7 @@ class NumericColumn:
     """
 
     dtype: ClassVar[Any] = nw.Float64
+    may_be_absent: ClassVar[bool] = False
 
     name: str
     mean: float
@@ -197,10 +241,95 @@ class NumericColumn:
 
 
 @dataclass(frozen=True)
+class ClockColumn:
+    r"""The time of the row, $(v - \text{mean}) / \text{std}$, where $v$ is a number or the days since 1970 (UTC).
+
+    A time that is not given is taken to be the mean, with a warning. Times run on after training, so none is too late.
+
+    >>> ClockColumn("visit", mean=2.0, std=4.0).encode([2, "1970-01-07", date(1970, 1, 1)])[:, 0].tolist()
+    [0.0, 1.0, -0.5]
+    """
+
+    dtype: ClassVar[Any] = nw.Float64
+    may_be_absent: ClassVar[bool] = True
+
+    name: str
+    mean: float
+    std: float
+
+    @classmethod
+    def fit(cls, name: str, values: Float64[np.ndarray, " N"]) -> ClockColumn:
+        """Learn the scale of times, none of them missing."""
+        scale = NumericColumn.fit(name, read_numbers(name, values, NUMBERS_EXPECTED))
+        return cls(name, scale.mean, scale.std)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def scaling(self) -> tuple[float, float]:
+        return self.mean, self.std
+
+    def encode(self, values: Values) -> Float32[np.ndarray, "N 1"]:
+        numbers, refused = read_moments(values)
+        if refused:
+            raise self._no_time(len(refused), refused[0])
+        if (infinite := int(np.count_nonzero(np.isinf(numbers)))) > 0:
+            raise _infinite(self.name, infinite)
+        missing = np.isnan(numbers)
+        if missing.any():
+            self._warn_missing(int(missing.sum()))
+        with np.errstate(over="ignore"):
+            scaled = (np.where(missing, self.mean, numbers) - self.mean) / self.std
+        return np.clip(scaled, -_LARGEST, _LARGEST)[:, None].astype(np.float32)
+
+    def append(self, value: Any, out: list[float]) -> None:
+        found = _moment(value)
+        if found is None:
+            raise self._no_time(1, value)
+        if abs(found) == float("inf"):
+            raise _infinite(self.name, 1)
+        if found != found:  # noqa: PLR0124 (NaN)
+            self._warn_missing(1)
+            found = self.mean
+        out.append(min(max((found - self.mean) / self.std, -_LARGEST), _LARGEST))
+
+    def missing(self, block: Float32[np.ndarray, "N 1"]) -> Bool[np.ndarray, " N"]:
+        return np.zeros(len(block), dtype=bool)
+
+    def decode(self, block: Float32[np.ndarray, "N 1"]) -> list[Any]:
+        """The times again, as numbers."""
+        return list((block[:, 0].astype(np.float64) * self.std + self.mean).tolist())
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {"kind": "clock", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> ClockColumn:
+        return cls(saved["name"], float(saved["mean"]), float(saved["std"]))
+
+    def _warn_missing(self, count: int) -> None:
+        warn(
+            f"column {self.name!r} lacks the time in {counted(count, 'row')}, where one was expected; its average in "
+            f"training, {self.mean:g}, was used. Give a number or a date, as the logs had it.",
+            LogsWarning,
+        )
+
+    def _no_time(self, count: int, example: Any) -> LogsError:
+        found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {example!r}"
+        return LogsError(
+            f"column {self.name!r} has {found}; expected times: numbers, dates or ISO text such as '2024-03-31'. "
+            "Turn them into one of these, or give None."
+        )
+
+
+@dataclass(frozen=True)
 class CategoricalColumn:
     """One 0/1 column for each category, then a 0/1 missingness column when `flagged`; all zeros when missing."""
 
     dtype: ClassVar[Any] = None  # whatever the labels are
+    may_be_absent: ClassVar[bool] = False
     scaling: ClassVar[None] = None
 
     name: str
@@ -302,8 +431,9 @@ class CategoricalColumn:
         _warn_unflagged(self.name, count, treatment, "has never seen this. Fill it in")
 
 
-Column: TypeAlias = NumericColumn | CategoricalColumn
-KINDS: dict[str, type[NumericColumn] | type[CategoricalColumn]] = {
+Column: TypeAlias = NumericColumn | ClockColumn | CategoricalColumn
+KINDS: dict[str, type[NumericColumn] | type[ClockColumn] | type[CategoricalColumn]] = {
     "numeric": NumericColumn,
+    "clock": ClockColumn,
     "categorical": CategoricalColumn,
 }

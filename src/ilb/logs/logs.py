@@ -10,14 +10,14 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Float64, Int32, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import FitError, LogsError, SchemaError
-from ilb.logs.columns import with_none
+from ilb.logs.columns import ClockColumn, with_none
 from ilb.logs.messages import counted, one_line
 from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
-from ilb.logs.schema import Schema
+from ilb.logs.schema import Schema, side_by_side
 from ilb.logs.tables import assign_roles, names_of, open_table, write_table
 
 
@@ -73,7 +73,8 @@ class Logs:
 
     Row i belongs to instance `instance[i]`, whose label is `instance_labels[instance[i]]`; the rows of instance u are
     `starts[u]` to `starts[u + 1]`. `action` is -1 and `reward` is NaN where missing; contexts are never missing here,
-    for `schema` has filled them in and flagged them.
+    for `schema` has filled them in and flagged them. `clock` holds the time column of the table as numbers (dates as
+    days since 1970-01-01, in UTC), or is None where there is none, or it has neither numbers nor dates.
     """
 
     schema: Schema
@@ -82,6 +83,7 @@ class Logs:
     instance: Int32[np.ndarray, " N"]
     action: Int32[np.ndarray, " N"]
     reward: Float32[np.ndarray, " N"]
+    clock: Float64[np.ndarray, " N"] | None = None
 
     @classmethod
     def from_frame(
@@ -137,17 +139,18 @@ class Logs:
         *,
         actions: int | Sequence[Hashable] | None = None,
         names: Sequence[str] | None = None,
+        time: ArrayLike | None = None,
     ) -> Logs:
         """Take arrays [I, T, d], [I, T], [I, T], or flat ones [N, d], [N], [N] with `instance` [N], unscaled.
 
         `action` numbers the actions from 0, with -1 or NaN where missing; `actions` is how many there are, or their
         labels in this order, in case some were never played. Context columns are called `names`, or x1 to xd; d may
-        be 0.
+        be 0. `time`, of the shape of `action`, becomes the `clock`: numbers or dates, which reorder nothing.
 
         >>> Logs.from_arrays(np.zeros((3, 2, 4)), np.zeros((3, 2)), np.ones((3, 2)), actions=5)
         Logs(6 rows of 3 instances, 4 context columns, 5 actions, 6 rewards)
         """
-        parts = read_arrays(context, action, reward, instance, actions, names)
+        parts = read_arrays(context, action, reward, instance, actions, names, time)
         warn_still_columns(parts)
         return cls.of_parts(parts)
 
@@ -157,7 +160,7 @@ class Logs:
         schema, rows, context = parts
         instance = rows.instance.codes.astype(np.int32)
         action = rows.action.recoded(schema.action_positions).astype(np.int32)
-        return cls(schema, rows.instance.labels, context, instance, action, rows.reward)
+        return cls(schema, rows.instance.labels, context, instance, action, rows.reward, rows.clock)
 
     @property
     def rows(self) -> int:
@@ -241,8 +244,9 @@ class Logs:
     def to_frame(self, backend: str = "pandas") -> Any:
         """The table again, with labels, as a "pandas", "polars" or "pyarrow" frame.
 
-        Numbers are unscaled from float32, time counts from 0 within each instance, missing is null. A value that
-        was filled in without a flag (see `Schema.encode`) comes back as its fill.
+        Numbers are unscaled from float32, time counts from 0 within each instance (or is the `clock`, where that is
+        context, too), missing is null. A value that was filled in without a flag (see `Schema.encode`) comes back as
+        its fill.
 
         >>> logs = Logs.from_arrays(np.ones((2, 2, 1)), [[0, 1], [1, -1]], [[0.5, 1], [2, np.nan]])
         >>> logs.to_frame("pyarrow").to_pylist()[-1]
@@ -251,11 +255,13 @@ class Logs:
         schema, actions = self.schema, (*self.schema.actions, None)
         columns: dict[str, tuple[list[Any], Any]] = {
             schema.instance: ([self.instance_labels[code] for code in self.instance.tolist()], None),
-            schema.time or _free_name(schema): (self.time.tolist(), nw.Int64),
+            schema.time or schema.free_time_name: (self.time.tolist(), nw.Int64),
             **{column.name: (column.decode(block), column.dtype) for column, block in schema.blocks(self.context)},
             schema.action: ([actions[code] for code in self.action.tolist()], None),
             schema.reward: (with_none(self.reward, np.isnan(self.reward)), nw.Float64),
         }
+        if schema.clocked and self.clock is not None:
+            columns[str(schema.time)] = (self.clock.tolist(), nw.Float64)
         return _native_frame(columns, backend)
 
     def write(self, path: str | Path) -> None:
@@ -295,6 +301,30 @@ class Logs:
         """
         schema, kept = self.schema.without(names_of(columns))
         return replace(self, schema=schema, context=self.context[:, kept])
+
+    def with_clock(self) -> Logs:
+        """The same rows with the time column as one more, last, context column; its scale is learned from these rows.
+
+        Split afterwards, so that all parts have the same scale.
+
+        >>> grid = np.zeros((2, 3))
+        >>> logs = Logs.from_arrays(np.zeros((2, 3, 0)), grid, grid, actions=2, time=[[0, 4, 8], [0, 4, 8]])
+        >>> logs.with_clock().schema.names, logs.with_clock().schema.encode({"time": 4})
+        (('time',), array([0.], dtype=float32))
+        """
+        name = self.schema.time
+        if self.schema.clocked:
+            return self
+        if name is None or self.clock is None:
+            lacking = (
+                "no time column" if name is None else f"a time column {name!r} without numbers or dates in all rows"
+            )
+            raise LogsError(
+                f"the table has {lacking}, so time can't be context. Name a column of numbers or dates in time=."
+            )
+        column = ClockColumn.fit(name, self.clock)
+        schema = replace(self.schema, context=(*self.schema.context, column))
+        return replace(self, schema=schema, context=side_by_side([self.context, column.encode(self.clock)], self.rows))
 
     def split_instances(self, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int) -> tuple[Logs, ...]:
         """Disjoint sets of instances drawn at random, one for each fraction, none empty.
@@ -369,7 +399,8 @@ class Logs:
     def _take(
         self, rows: Int64[np.ndarray, " M"], codes: Int64[np.ndarray, " M"], labels: tuple[Hashable, ...]
     ) -> Logs:
-        taken = (self.context[rows], codes.astype(np.int32), self.action[rows], self.reward[rows])
+        clock = None if self.clock is None else self.clock[rows]
+        taken = (self.context[rows], codes.astype(np.int32), self.action[rows], self.reward[rows], clock)
         return Logs(self.schema, labels, *taken)
 
 
@@ -393,11 +424,3 @@ def _native_frame(columns: dict[str, tuple[list[Any], Any]], backend: Any) -> An
                 "Install that library, or try another of 'pandas', 'polars', 'pyarrow'."
             ) from error
     return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
-
-
-def _free_name(schema: Schema) -> str:
-    taken = {schema.instance, schema.action, schema.reward, *(column.name for column in schema.context)}
-    name = "time"
-    while name in taken:
-        name += "_"
-    return name

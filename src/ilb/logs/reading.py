@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError, SchemaError
 from ilb.logs import checks
-from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_numbers
-from ilb.logs.labels import Labels, as_label, has_numpy_order, in_order, missing_rows, read_labels
+from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_moments, read_numbers
+from ilb.logs.labels import Labels, Values, as_label, has_numpy_order, in_order, missing_rows, read_labels
 from ilb.logs.messages import counted, shown
 from ilb.logs.schema import Schema, side_by_side
 from ilb.logs.tables import Roles, Rows, require_columns
@@ -78,12 +79,19 @@ def _read_rows(table: nw.DataFrame[Any], roles: Roles) -> Rows:
             f"column {roles.instance!r} lacks the instance in {counted(missing, 'row')}; expected a label in each row. "
             "Drop these rows, or fill the labels in."
         )
-    time = None if roles.time is None else _read_times(roles.time, table[roles.time])
+    times = None if roles.time is None else table[roles.time]
+    time = None if times is None else _read_times(times.name, times)
     order = np.lexsort((instances.codes,) if time is None else (time, instances.codes))
     actions = read_labels(roles.action, table[roles.action])
     rewards = read_numbers(roles.reward, table[roles.reward], REWARD_EXPECTED).astype(np.float32)
-    sorted_time = None if time is None else time[order]
-    return Rows(order, instances.take(order), actions.take(order), rewards[order], sorted_time)
+    rows = Rows(order, instances.take(order), actions.take(order), rewards[order])
+    return rows if times is None or time is None else rows._replace(time=time[order], clock=_read_clock(times, order))
+
+
+def _read_clock(times: Values, order: Int64[np.ndarray, " N"]) -> Float64[np.ndarray, " N"] | None:
+    """The times as numbers in this order, if all of them are known and numbers or dates."""
+    numbers, refused = read_moments(times)
+    return None if refused or np.isnan(numbers).any() else numbers[order]
 
 
 def _read_times(name: str, series: nw.Series[Any]) -> Shaped[np.ndarray, " N"]:
@@ -139,6 +147,7 @@ def read_arrays(
     instance: ArrayLike | None,
     actions: int | Sequence[Hashable] | None,
     names: Sequence[str] | None = None,
+    time: ArrayLike | None = None,
 ) -> Parts:
     """Numbers that are taken as they are: [I, T, ...] arrays, or flat arrays and the instance of each row."""
     x, a, r = _as_floats("context", context), _as_floats("action", action), _as_floats("reward", reward)
@@ -156,6 +165,8 @@ def read_arrays(
         labels = read_labels("instance", instance if isinstance(instance, Sequence) else list(np.asarray(instance)))
         expected = (len(x),)
     shapes = {"action": a.shape, "reward": r.shape} | ({} if instance is None else {"instance": labels.codes.shape})
+    if time is not None:
+        shapes["time"] = np.shape(time)
     for name, shape in shapes.items():
         if shape != expected:
             raise LogsError(f"{name} has shape {shape}; expected {expected}, as context has shape {x.shape}.")
@@ -171,9 +182,14 @@ def read_arrays(
         _column_as_given(name, one) for name, one in zip(_column_names(names, len(values)), values, strict=True)
     )
     schema = Schema("instance", None, "action", "reward", columns, taken.labels)
+    clock = None
+    if time is not None:
+        schema = replace(schema, time=schema.free_time_name)
+        clock = _read_clock(np.asarray(time).reshape(-1), order)
     blocks = [column.encode(one) for column, one in zip(columns, values, strict=True)]
     rewards = read_numbers("reward", r.reshape(-1)[order], NUMBERS_EXPECTED).astype(np.float32)
-    return Parts(schema, Rows(order, labels.take(order), taken, rewards), side_by_side(blocks, len(order)))
+    rows = Rows(order, labels.take(order), taken, rewards, clock=clock)
+    return Parts(schema, rows, side_by_side(blocks, len(order)))
 
 
 def warn_still_columns(parts: Parts) -> None:

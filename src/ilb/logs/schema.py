@@ -44,11 +44,25 @@ class Schema:
         """The number d of float columns that `encode` makes."""
         return len(self.names)
 
+    @property
+    def clocked(self) -> bool:
+        """Whether the time column is context, too (`Logs.with_clock`)."""
+        return any(column.name == self.time for column in self.context)
+
+    @property
+    def free_time_name(self) -> str:
+        """A name for a column of times that no other column has."""
+        taken = {self.instance, self.action, self.reward, *(column.name for column in self.context)}
+        name = "time"
+        while name in taken:
+            name += "_"
+        return name
+
     def encode(self, rows: Any) -> Float32[np.ndarray, "*rows d"]:
         """The contexts of a frame, a file or a list of mappings as [rows, d], or of one mapping as [d].
 
         Missing values are None or NaN; they are filled in and flagged as they were in training. Extra columns are
-        ignored.
+        ignored. The time of a schema that is `clocked` may be left out, with a warning.
 
         >>> from ilb.logs import NumericColumn
         >>> mmse = NumericColumn("mmse", mean=25.0, std=5.0, fill=25.0, flagged=True)
@@ -62,11 +76,25 @@ class Schema:
         if isinstance(rows, Mapping):
             return self._encode_one(rows)
         if isinstance(rows, Sequence) and not isinstance(rows, str):
-            columns = _by_column(rows, [column.name for column in self.context])
-            return side_by_side([column.encode(columns[column.name]) for column in self.context], len(rows))
+            return side_by_side([column.encode(values) for column, values in self._by_column(rows)], len(rows))
         table = open_table(rows)
-        require_columns([column.name for column in self.context], table.columns, SchemaError)
-        return side_by_side([column.encode(table[column.name]) for column in self.context], len(table))
+        needed = [column.name for column in self.context if not column.may_be_absent]
+        require_columns(needed, table.columns, SchemaError)
+        found, nothing = set(table.columns), [None] * len(table)
+        blocks = [column.encode(table[column.name] if column.name in found else nothing) for column in self.context]
+        return side_by_side(blocks, len(table))
+
+    def _by_column(self, rows: Sequence[Any]) -> Iterator[tuple[Column, list[Any]]]:
+        for row in rows:
+            if not isinstance(row, Mapping):
+                raise LogsError(
+                    f"a row came as {type(row).__name__!r}; expected mappings from column to value. "
+                    "Pass dictionaries, or a frame."
+                )
+            for column in self.context:
+                if column.name not in row and not column.may_be_absent:
+                    raise _lost_key(column.name, row)
+        return ((column, [row.get(column.name) for row in rows]) for column in self.context)
 
     def _encode_one(self, row: Mapping[str, Any]) -> Float32[np.ndarray, " d"]:
         out: list[float] = []
@@ -74,7 +102,9 @@ class Schema:
             try:
                 value = row[column.name]
             except KeyError:
-                raise _lost_key(column.name, row) from None
+                if not column.may_be_absent:
+                    raise _lost_key(column.name, row) from None
+                value = None
             column.append(value, out)
         return np.array(out, dtype=np.float32)
 
@@ -161,19 +191,6 @@ class Schema:
 def side_by_side(blocks: Sequence[Float32[np.ndarray, "N width"]], rows: int) -> Float32[np.ndarray, "N d"]:
     """The numbers of all context columns; with no column at all, as many rows without any number."""
     return np.concatenate([np.zeros((rows, 0), dtype=np.float32), *blocks], axis=1)
-
-
-def _by_column(rows: Sequence[Any], names: list[str]) -> dict[str, list[Any]]:
-    for row in rows:
-        if not isinstance(row, Mapping):
-            raise LogsError(
-                f"a row came as {type(row).__name__!r}; expected mappings from column to value. "
-                "Pass dictionaries, or a frame."
-            )
-        for name in names:
-            if name not in row:
-                raise _lost_key(name, row)
-    return {name: [row[name] for row in rows] for name in names}
 
 
 def _lost_key(name: str, row: Mapping[str, Any]) -> SchemaError:

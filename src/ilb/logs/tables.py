@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Float32, Float64, Int64, Shaped
 from narwhals.exceptions import DuplicateError
 
 from ilb.errors import LogsError, LogsWarning
@@ -122,13 +122,17 @@ class Roles(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What every row has beside its context, sorted by instance and then time; row i was row `order[i]` before."""
+    """What every row has beside its context, sorted by instance and then time; row i was row `order[i]` before.
+
+    `time` is anything that can be sorted, and `clock` the same as numbers, where it has numbers or dates.
+    """
 
     order: Int64[np.ndarray, " N"]
     instance: Labels
     action: Labels
     reward: Float32[np.ndarray, " N"]
     time: Shaped[np.ndarray, " N"] | None = None
+    clock: Float64[np.ndarray, " N"] | None = None
 
 
 def names_of(names: Sequence[str]) -> tuple[str, ...]:
