@@ -234,6 +234,14 @@ class IdentityEncoder(eqx.Module):
 
 
 @storable
+class NoEncoder(eqx.Module):
+    """An encoding without coordinates: contexts say nothing of the person."""
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        return x[:0]
+
+
+@storable
 class ComposedEncoder(eqx.Module):
     """f: an affine map (a whitening, a scaling), then an encoder."""
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
 from ilb.logs import Schema
+from ilb.models.moments import AbstractMoment, ScaledMoment
 from ilb.networks import ComposedEncoder, scale_columns, storable
 from ilb.types import Encoder, RewardModel
 
@@ -25,7 +26,8 @@ from ilb.types import Encoder, RewardModel
 class LinearReward(eqx.Module):
     r"""Expected rewards $\hat\theta_a^\top z + \hat\theta_{0,a}$ (thm:reward), with the covariance of their estimates.
 
-    `coefficient_covariance[a]` belongs to the n + 1 numbers (theta_a, intercept_a); it is zero for a known model.
+    `coefficient_covariance[a]` belongs to the n + 1 numbers (theta_a, intercept_a); it is zero for a known model. The state
+    may have coordinates that no context shows, behind those of the encoder (`LatentModel`).
     """
 
     theta: Float[Array, "K n"]
@@ -41,6 +43,13 @@ class LinearReward(eqx.Module):
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.theta @ z + self.intercept
 
+    def on_first(self, coordinates: int) -> LinearReward:
+        """Give the rewards of people who are average in all coordinates but the first ones."""
+        kept = np.r_[:coordinates, self.theta.shape[1]]
+        return LinearReward(
+            self.theta[:, :coordinates], self.intercept, self.coefficient_covariance[:, kept[:, None], kept[None, :]]
+        )
+
     @property
     def standard_errors(self) -> Float[Array, "K coefficients"]:
         """The standard error of each coefficient, the intercept last."""
@@ -51,14 +60,15 @@ class LinearReward(eqx.Module):
 class NoiseLevels(eqx.Module):
     r"""The variances that a calibrated belief needs, all in the latent basis of the encoder.
 
-    $f(x_t) \mid z$ has covariance `encoding_covariance`; z has mean and covariance `population_*` over instances; the
+    $f(x_t) \mid z$ has covariance `encoding_covariance`; the state v = (z, u) has mean and covariance `population_*` over
+    instances, where u is what only rewards show: it has mean zero and is uncorrelated with z, and often there is none. The
     reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies by
-    `leftover_variance` around what the reward model says (instance x action effects that z does not explain).
+    `leftover_variance` around what the reward model says (instance x action effects that v does not explain).
     """
 
     encoding_covariance: Float[Array, "n n"]
-    population_mean: Float[Array, " n"]
-    population_covariance: Float[Array, "n n"]
+    population_mean: Float[Array, " p"]
+    population_covariance: Float[Array, "p p"]
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
 
@@ -87,6 +97,8 @@ def canonical_basis(
     >>> bool(np.allclose(basis.back * basis.population_variances @ basis.back.T, population))
     True
     """
+    if not len(encoding_covariance):
+        return CanonicalBasis(np.zeros(0), encoding_covariance, encoding_covariance)
     variances, matrix = eigh(population_covariance, encoding_covariance)
     return CanonicalBasis(variances, matrix, encoding_covariance @ matrix)
 
@@ -112,6 +124,9 @@ class Provenance:
 class LatentModel(eqx.Module):
     """An encoder, a reward model on its encodings, the noise levels, and what the numbers mean to people.
 
+    A state v = (z, u) begins with what the encoder shows, z; u shows in rewards alone. `moment`, if there is one, is what the
+    context at hand adds to rewards.
+
     `schema` and `provenance` are for people and files, not for compiled programs: `bare()` leaves them out, so that
     a refitted model runs in the program that was compiled for the one before it.
     """
@@ -121,10 +136,23 @@ class LatentModel(eqx.Module):
     noise: NoiseLevels
     schema: Schema | None = eqx.field(static=True, default=None)
     provenance: Provenance | None = eqx.field(static=True, default=None)
+    moment: AbstractMoment | None = None
+
+    @property
+    def encoded_dim(self) -> int:
+        """The number n of coordinates that the encoder shows."""
+        return self.noise.encoding_covariance.shape[0]
+
+    @property
+    def encoded_reward(self) -> RewardModel:
+        """The rewards that follow from an encoding alone: what the paper's policies act on."""
+        if isinstance(self.reward, LinearReward) and self.reward.theta.shape[1] > self.encoded_dim:
+            return self.reward.on_first(self.encoded_dim)
+        return self.reward
 
     def bare(self) -> LatentModel:
         """Return the same model without labels and history."""
-        return LatentModel(self.encoder, self.reward, self.noise)
+        return LatentModel(self.encoder, self.reward, self.noise, moment=self.moment)
 
     def on_raw_contexts(self) -> LatentModel:
         """Return the model for contexts as they stand in the table, before the schema scales them.
@@ -135,7 +163,8 @@ class LatentModel(eqx.Module):
         if self.schema is None:
             return self
         scaling = scale_columns(*self.schema.numeric_scaling())
-        return LatentModel(ComposedEncoder(scaling, self.encoder), self.reward, self.noise)
+        moment = None if self.moment is None else ScaledMoment(scaling, self.moment)
+        return LatentModel(ComposedEncoder(scaling, self.encoder), self.reward, self.noise, moment=moment)
 
     def save(self, path: str | Path) -> None:
         """Write the model into the directory `path`: `manifest.json` and its arrays (`ilb.models.storage`)."""
@@ -151,7 +180,10 @@ class LatentModel(eqx.Module):
         return storage.load_model(Path(path), LatentModel)
 
     def __repr__(self) -> str:
-        dim = self.noise.population_mean.shape[0]
-        actions = self.noise.reward_variance.shape[0]
-        origin = f", fitted on {self.provenance.rows} rows" if self.provenance else ""
-        return f"LatentModel(n={dim}, K={actions}{origin})"
+        hidden = self.noise.population_mean.shape[0] - self.encoded_dim
+        parts = [f"n={self.encoded_dim}", *([f"hidden={hidden}"] if hidden else []), f"K={self.noise.reward_variance.shape[0]}"]
+        if self.moment is not None:
+            parts.append(f"moment={type(self.moment).__name__}")
+        if self.provenance is not None:
+            parts.append(f"fitted on {self.provenance.rows} rows")
+        return f"LatentModel({', '.join(parts)})"

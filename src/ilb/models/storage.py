@@ -33,7 +33,7 @@ FORMATS: dict[type[eqx.Module], str] = {
 }
 """What can be saved as a whole, and what its manifest calls itself."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 
 Model = TypeVar("Model", LatentModel, RecurrentRegression)
@@ -138,6 +138,8 @@ def _read_manifest(path: Path, expected: str) -> dict[str, Any]:
 
 def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """Turn a module into JSON, putting its arrays into `arrays` under dotted names."""
+    if value is None:
+        return None
     if isinstance(value, jax.Array | np.ndarray):
         arrays[name] = np.array(value, order="C")  # `ascontiguousarray` would turn scalars into vectors
         return {"array": name}
@@ -153,6 +155,8 @@ def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    if part is None:
+        return None
     if isinstance(part, list):
         return tuple(_put_together(item, f"{name}.{number}", arrays) for number, item in enumerate(part))
     if "array" in part:

@@ -45,7 +45,7 @@ def fit_states_on_encodings(model: LatentModel, logs: Logs, states: int, seed: i
     centres = mixture.means_ * scale + shift
 
     def predict(z: Float[np.ndarray, "rows n"]) -> Float[np.ndarray, "rows K"]:
-        return np.asarray(jax.vmap(model.reward)(jnp.asarray(z, jnp.float32)), np.float64)
+        return np.asarray(jax.vmap(model.encoded_reward)(jnp.asarray(z, jnp.float32)), np.float64)
 
     mean_rewards, own = predict(centres), predict(encodings)
     shares = mixture.predict_proba(standard).T

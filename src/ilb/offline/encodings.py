@@ -46,6 +46,8 @@ def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarr
     The means $\bar z_i$ scatter by $S + W / T_i$; the second term is taken off, and what is left is kept positive
     semi-definite (in the metric of W, so that the result does not depend on the latent basis).
     """
+    if not encodings.shape[1]:
+        return Scatter(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
     lengths = np.diff(starts)
     means = instance_means(encodings, starts)
     residuals = encodings - np.repeat(means, lengths, axis=0)

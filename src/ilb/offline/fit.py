@@ -17,9 +17,9 @@ from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.offline.choice import choose_latent_dim
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.encodings import Scatter, encode_contexts, instance_means, measure_scatter
 from ilb.offline.rewards.linear import LinearRewardRecipe
-from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardTask, reward_cells
+from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardRows, RewardTask, reward_cells
 from ilb.offline.training import Keys, describe_recipe, fit_keys
 from ilb.streams import Stream
 from ilb.types import Encoder, Report, silent
@@ -117,7 +117,7 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
             notes=(*notes, *fitted.notes),
             interrupted=result.interrupted or fitted.interrupted,
         )
-        models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance))
+        models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance, fitted.moment))
     return models
 
 
@@ -143,7 +143,7 @@ def refit_rewards(
             described = {**provenance.recipe, "reward": describe_recipe(reward)}
             notes, interrupted = (*provenance.notes, *fitted.notes), provenance.interrupted or fitted.interrupted
             provenance = replace(provenance, recipe=described, notes=notes, interrupted=interrupted)
-        again.append(LatentModel(model.encoder, fitted.reward, noise, table.schema, provenance))
+        again.append(LatentModel(model.encoder, fitted.reward, noise, table.schema, provenance, fitted.moment))
     return again
 
 
@@ -161,7 +161,7 @@ def complete_model(
     """
     reward = LinearRewardRecipe() if reward is None else reward
     [(fitted, noise)] = _measure([encoder], [logs], reward, fit_keys([seed]), silent)
-    return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance)
+    return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance, fitted.moment)
 
 
 def _measure(
@@ -175,22 +175,23 @@ def _measure(
         means = instance_means(encodings, table.starts)
         scatters.append(scatter)
         tasks.append(
-            RewardTask(means, reward_cells(table), table.schema.actions, scatter.encoding_covariance, table.lengths)
+            RewardTask(
+                means,
+                reward_cells(table),
+                table.schema.actions,
+                scatter.encoding_covariance,
+                table.lengths,
+                RewardRows.of(table),
+            )
         )
     fits = reward.train(jax.vmap(Stream.REWARDS.of)(keys), tasks, report)
-    return [
-        (
-            fitted,
-            NoiseLevels(
-                encoding_covariance=jnp.asarray(scatter.encoding_covariance, jnp.float32),
-                population_mean=jnp.asarray(scatter.population_mean, jnp.float32),
-                population_covariance=jnp.asarray(scatter.population_covariance, jnp.float32),
-                reward_variance=jnp.asarray(fitted.reward_variance, jnp.float32),
-                leftover_variance=jnp.asarray(fitted.leftover_variance, jnp.float32),
-            ),
-        )
-        for fitted, scatter in zip(fits, scatters, strict=True)
-    ]
+    return [(fitted, _noise_levels(fitted, scatter)) for fitted, scatter in zip(fits, scatters, strict=True)]
+
+
+def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
+    mean, covariance = fitted.population or scatter[1:]
+    numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
+    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers))
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:

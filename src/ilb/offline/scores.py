@@ -146,7 +146,7 @@ def score_model(
     """
     test.require_any_reward()
     mean_encodings = instance_means(encode_contexts(model.encoder, test.context), test.starts)
-    estimate = np.asarray(jax.vmap(model.reward)(jnp.asarray(mean_encodings, jnp.float32)), dtype=np.float64)
+    estimate = np.asarray(jax.vmap(model.encoded_reward)(jnp.asarray(mean_encodings, jnp.float32)), dtype=np.float64)
     seen = test.rewarded
     instance, action = test.instance[seen], test.action[seen]
     scores = FitScores(r_squared(estimate[instance, action], test.reward[seen].astype(np.float64), instance))

@@ -61,7 +61,7 @@ class FirstContextBelief(AbstractBelief):
         return FirstContextSums(jnp.asarray(False), jnp.zeros(actions), RewardSums.none(actions))
 
     def observe(self, state: FirstContextSums, context: Context) -> FirstContextSums:
-        predicted = jnp.where(state.begun, state.predicted, self.model.reward(self.model.encoder(context)))
+        predicted = jnp.where(state.begun, state.predicted, self.model.encoded_reward(self.model.encoder(context)))
         return FirstContextSums(jnp.asarray(True), predicted, state.sums)
 
     def learn(self, state: FirstContextSums, step: Step) -> FirstContextSums:

@@ -14,6 +14,8 @@ with $w_a = N_a / (\sigma_a^2 + N_a \tau^2)$: the rewards of one action share th
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -87,21 +89,51 @@ class PartlyExplainedRewards(AbstractRewards):
         return self.share * self.explained.at(latent) + self.offset + self.own_std * own
 
 
+class MomentRewards(AbstractRewards):
+    """What is believed of a person's rewards, and what the context at hand adds to them."""
+
+    lasting: AbstractRewards
+    moment: Float[Array, " K"]
+
+    def mean(self) -> Values:
+        return self.lasting.mean() + self.moment
+
+    def std(self) -> Values:
+        return self.lasting.std()
+
+    @property
+    def noise_size(self) -> int:
+        return self.lasting.noise_size
+
+    def at(self, noise: Float[Array, " noise"]) -> Values:
+        return self.lasting.at(noise) + self.moment
+
+
 class AbstractLatentBelief(AbstractBelief):
-    """A belief whose state is `Evidence`: contexts are encoded and summed, rewards are summed by action."""
+    """A belief whose state is `Evidence`: contexts are encoded and summed, rewards are summed by action.
+
+    Rewards are summed without what the moment added to them, so that they tell of the person.
+    """
 
     model: eqx.AbstractVar[LatentModel]
 
+    @abc.abstractmethod
+    def believe(self, state: Evidence) -> AbstractRewards:
+        """Give what lasts: the belief about the person's rewards, without the moment."""
+
+    def rewards(self, state: Evidence, context: Context) -> AbstractRewards:
+        lasting = self.believe(state)
+        return lasting if self.model.moment is None else MomentRewards(lasting, self.model.moment(context))
+
     def init(self) -> Evidence:
-        noise = self.model.noise
-        return Evidence.none(noise.population_mean.shape[0], noise.reward_variance.shape[0])
+        return Evidence.none(self.model.encoded_dim, self.model.noise.reward_variance.shape[0])
 
     def observe(self, state: Evidence, context: Context) -> Evidence:
         """Encode the context and count it (Alg. 1, line 3)."""
         return state.add_encoding(self.model.encoder(context))
 
     def learn(self, state: Evidence, step: Step) -> Evidence:
-        return state.add_reward(step)
+        return state.add_reward(step if self.model.moment is None else self.model.moment.taken_off(step))
 
 
 class ContextBelief(AbstractLatentBelief):
@@ -115,10 +147,10 @@ class ContextBelief(AbstractLatentBelief):
         precision = np.linalg.inv(np.asarray(model.noise.encoding_covariance, np.float64))
         self.factor = jnp.asarray(np.linalg.cholesky(precision), jnp.float32)
 
-    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
+    def believe(self, state: Evidence) -> LatentRewards:
         """Believe the mean encoding, with its sampling covariance W / t."""
-        del context
-        return LatentRewards(state.encoding_sum / state.rounds, jnp.sqrt(state.rounds) * self.factor, self.model.reward)
+        mean = state.encoding_sum / state.rounds
+        return LatentRewards(mean, jnp.sqrt(state.rounds) * self.factor, self.model.encoded_reward)
 
 
 class PrintedBelief(AbstractLatentBelief):
@@ -129,11 +161,10 @@ class PrintedBelief(AbstractLatentBelief):
     def __check_init__(self) -> None:
         _linear(self.model)
 
-    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
+    def believe(self, state: Evidence) -> LatentRewards:
         """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
-        del context
         dim = state.encoding_sum.shape[0]
-        reward = _linear(self.model)
+        reward = _linear(self.model).on_first(dim)
         precision = jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
         information = state.encoding_sum / state.rounds + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
@@ -147,58 +178,71 @@ class ReleasedBelief(AbstractLatentBelief):
     def __check_init__(self) -> None:
         _linear(self.model)
 
-    def rewards(self, state: Evidence, context: Context) -> LatentRewards:
+    def believe(self, state: Evidence) -> LatentRewards:
         """Believe the Gaussian posterior in which a context counts as much as a reward."""
-        del context
         dim = state.encoding_sum.shape[0]
-        reward = _linear(self.model)
+        reward = _linear(self.model).on_first(dim)
         precision = state.rounds * jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
         information = state.encoding_sum + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
 
 
 class CalibratedBelief(AbstractLatentBelief):
-    """The posterior under the variances that were measured in the logs, effects that z does not explain included.
+    r"""The posterior of v = (z, u) under the variances that were measured in the logs, own effects included.
 
-    It is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there
-    the numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis.
+    z is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there the
+    numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis. What is not
+    known of the coefficients of an action differs from person to person and lasts, like an effect of person and action:
+    $\tau_a^2 = \tau^2 + E[\phi^\top C_a \phi]$ with $\phi = (v, 1)$ over the population.
     """
 
     model: LatentModel
     to_basis: Affine
     reward: LinearReward
-    prior_precision: Float[Array, " n"]
+    prior_precision: Float[Array, " p"]
     reward_variance: Float[Array, " K"]
+    own_variance: Float[Array, " K"]
 
     def __init__(self, model: LatentModel) -> None:
-        noise = model.noise
-        covariances = (noise.encoding_covariance, noise.population_covariance)
-        variances, matrix, back = canonical_basis(*(np.asarray(each, np.float64) for each in covariances))
-        mean = np.asarray(noise.population_mean, np.float64)
+        noise, n = model.noise, model.encoded_dim
+        mean, population = (np.asarray(x, np.float64) for x in (noise.population_mean, noise.population_covariance))
+        variances, matrix, back = canonical_basis(np.asarray(noise.encoding_covariance, np.float64), population[:n, :n])
         theta = np.asarray(_linear(model).theta, np.float64)
+        intercept = np.asarray(_linear(model).intercept, np.float64) + theta @ mean
+        theta = np.concatenate([theta[:, :n] @ back, theta[:, n:]], axis=1)
+        variances = np.maximum(np.r_[variances, np.diag(population)[n:]], SMALLEST_POPULATION)
         self.model = model.bare()
-        self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
-        self.reward = LinearReward.known(
-            jnp.asarray(theta @ back, jnp.float32),
-            jnp.asarray(np.asarray(_linear(model).intercept, np.float64) + theta @ mean, jnp.float32),
-        )
-        variances = np.maximum(variances, SMALLEST_POPULATION)
+        self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean[:n] @ matrix, jnp.float32))
+        self.reward = LinearReward.known(jnp.asarray(theta, jnp.float32), jnp.asarray(intercept, jnp.float32))
         self.prior_precision = jnp.asarray(1 / variances, jnp.float32)
         # Rewards without any noise would make a single one infinitely precise.
-        signal = np.mean((theta @ back) ** 2 @ variances)
+        signal = np.mean(theta**2 @ variances)
         self.reward_variance = jnp.maximum(noise.reward_variance, SMALLEST_NOISE * max(signal, 1e-12))
+        self.own_variance = jnp.asarray(own_variance(model), jnp.float32)
 
-    def rewards(self, state: Evidence, context: Context) -> PartlyExplainedRewards:
-        del context
-        leftover, sums = self.model.noise.leftover_variance, state.rewards
+    def believe(self, state: Evidence) -> PartlyExplainedRewards:
+        leftover, sums = self.own_variance, state.rewards
         pooled = self.reward_variance + sums.pulls * leftover
-        encodings = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
-        precision = jnp.diag(self.prior_precision + state.rounds) + _outer_sum(self.reward, sums.pulls / pooled)
-        explained = _solved(precision, encodings + _residual_sum(self.reward, sums, 1 / pooled), self.reward)
-        # Given z, the unexplained effect of action a is the share `gain` of how far its mean reward is from mu_a(z).
+        shown = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
+        hidden = jnp.zeros(len(self.prior_precision) - len(shown))
+        rounds = jnp.concatenate([jnp.full(len(shown), state.rounds), hidden])
+        precision = jnp.diag(self.prior_precision + rounds) + _outer_sum(self.reward, sums.pulls / pooled)
+        information = jnp.concatenate([shown, hidden]) + _residual_sum(self.reward, sums, 1 / pooled)
+        explained = _solved(precision, information, self.reward)
+        # Given v, the own effect of action a is the share `gain` of how far its mean reward is from what v explains.
         gain = sums.pulls * leftover / pooled
-        own_variance = leftover * self.reward_variance / pooled
-        return PartlyExplainedRewards(explained, 1 - gain, gain * sums.means(), jnp.sqrt(own_variance))
+        own = leftover * self.reward_variance / pooled
+        return PartlyExplainedRewards(explained, 1 - gain, gain * sums.means(), jnp.sqrt(own))
+
+
+def own_variance(model: LatentModel) -> Float[np.ndarray, " K"]:
+    r"""Give $\tau^2 + E[\phi^\top C_a \phi]$ for each action: how far a person's mean reward is from what v explains."""
+    noise = model.noise
+    mean = np.r_[np.asarray(noise.population_mean, np.float64), 1.0]
+    second = np.outer(mean, mean)
+    second[:-1, :-1] += np.asarray(noise.population_covariance, np.float64)
+    unsure = np.einsum("aij,ij->a", np.asarray(_linear(model).coefficient_covariance, np.float64), second)
+    return np.asarray(float(noise.leftover_variance) + np.maximum(unsure, 0.0))
 
 
 def _linear(model: LatentModel) -> LinearReward:

@@ -30,7 +30,7 @@ class LinearRewardRecipe:
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn, and there is nothing to wait for
-        return [fit_linear_reward(*task) for task in tasks]
+        return [fit_linear_reward(*task[:5]) for task in tasks]
 
 
 def fit_linear_reward(

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ilb.logs import Logs
+from ilb.models.moments import AbstractMoment
 from ilb.offline.training import Keys
 from ilb.types import Report, RewardModel, silent
 
@@ -44,11 +45,25 @@ def reward_cells(logs: Logs) -> Cells:
     return Cells(cells // logs.actions, cells % logs.actions, count, mean, deviation)
 
 
+class RewardRows(NamedTuple):
+    """The rows of a table that have both an action and a reward."""
+
+    person: Int[np.ndarray, " rows"]
+    action: Int[np.ndarray, " rows"]
+    reward: Float[np.ndarray, " rows"]
+    context: Float[np.ndarray, "rows d"]
+
+    @classmethod
+    def of(cls, logs: Logs) -> RewardRows:
+        seen = logs.rewarded
+        return cls(logs.instance[seen], logs.action[seen], logs.reward[seen].astype(np.float64), logs.context[seen])
+
+
 class RewardTask(NamedTuple):
     """What the logs say of rewards once contexts are encoded.
 
     A mean encoding of `lengths[i]` rows has the sampling covariance `encoding_covariance` / T_i; `labels` are those of
-    the actions.
+    the actions. `rows` are for recipes that look at the context of the moment, too.
     """
 
     mean_encodings: Float[np.ndarray, "I n"]
@@ -56,16 +71,29 @@ class RewardTask(NamedTuple):
     labels: Sequence[Any]
     encoding_covariance: Float[np.ndarray, "n n"]
     lengths: Int[np.ndarray, " I"]
+    rows: RewardRows | None = None
+
+
+class Population(NamedTuple):
+    """Mean and covariance of the states of people, those coordinates included that only rewards show."""
+
+    mean: Float[np.ndarray, " p"]
+    covariance: Float[np.ndarray, "p p"]
 
 
 class RewardFit(NamedTuple):
-    """The reward model and the variances around it; `notes` and `interrupted` go into the provenance of the model."""
+    """The reward model and the variances around it; `notes` and `interrupted` go into the provenance of the model.
+
+    A recipe that estimates the population of states says so; else it is that of the encodings.
+    """
 
     reward: RewardModel
     reward_variance: Float[np.ndarray, " K"]
     leftover_variance: float
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    population: Population | None = None
+    moment: AbstractMoment | None = None
 
 
 @runtime_checkable

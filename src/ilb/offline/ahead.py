@@ -1,0 +1,144 @@
+"""One step ahead: each reward of a person predicted from the context at hand and that person's own past, nothing later."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ilb.errors import FitError
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel, LinearReward
+from ilb.models.moments import AbstractMoment
+from ilb.networks import padded_size
+from ilb.offline.encodings import encode_contexts
+from ilb.online.latent import CalibratedBelief
+
+CHUNK = 1 << 14
+
+
+class Predictions(NamedTuple):
+    """What was expected of each rewarded row of the logs, and how far off it may be; `rows` says which rows.
+
+    `std` is that of the reward itself, its noise included; `person_std` that of its mean for this person.
+    """
+
+    rows: Int[np.ndarray, " predictions"]
+    person: Int[np.ndarray, " predictions"]
+    reward: Float[np.ndarray, " predictions"]
+    mean: Float[np.ndarray, " predictions"]
+    std: Float[np.ndarray, " predictions"]
+
+    @property
+    def log_likelihood(self) -> Float[np.ndarray, " predictions"]:
+        """The log-density of each reward, if it is normal."""
+        error = (self.reward - self.mean) / self.std
+        return np.asarray(-0.5 * (error**2 + np.log(2 * np.pi)) - np.log(self.std))
+
+
+def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) -> Predictions:
+    """Predict each reward in the logs from what was known just before it, as a live decision would.
+
+    The belief is the calibrated one: contexts so far, the one at hand included, and the person's rewards so far. `rounds`
+    stops after so many rewards of each person.
+    """
+    if not isinstance(model.reward, LinearReward):
+        raise FitError("predictions from a person's own rewards need a linear reward model (reward=PersonRewardRecipe()).")
+    logs.require_any_reward()
+    return _Past(model, logs).predict(rounds)
+
+
+class _Past:
+    """The calibrated belief of `CalibratedBelief` about everyone at once, in float64, moved on round by round.
+
+    What changes in a round is one context and one reward of each person, so precisions and information are updated, not
+    computed anew.
+    """
+
+    def __init__(self, model: LatentModel, logs: Logs) -> None:
+        belief = CalibratedBelief(model)
+        self.logs = logs
+        self.theta, self.intercept = (np.asarray(x, np.float64) for x in (belief.reward.theta, belief.reward.intercept))
+        self.noise, self.own = (np.asarray(x, np.float64) for x in (belief.reward_variance, belief.own_variance))
+        encodings = encode_contexts(model.encoder, logs.context).astype(np.float64)
+        self.encodings = encodings @ np.asarray(belief.to_basis.matrix, np.float64) + np.asarray(belief.to_basis.shift)
+        self.left = logs.reward.astype(np.float64) - moment_effects(model.moment, logs)
+        people, actions, dim = logs.instances, logs.actions, self.theta.shape[1]
+        self.shown = self.encodings.shape[1]
+        self.precision = np.tile(np.diag(np.asarray(belief.prior_precision, np.float64)), (people, 1, 1))
+        self.information = np.zeros((people, dim))
+        self.pulls, self.sums = np.zeros((2, people, actions))
+
+    def predict(self, rounds: int | None) -> Predictions:
+        logs, lengths = self.logs, self.logs.lengths
+        rewarded = logs.rewarded
+        if rounds is not None:
+            before = np.cumsum(rewarded) - rewarded
+            rewarded = rewarded & (before - before[logs.starts[logs.instance]] < rounds)
+        mean, variance = np.full((2, logs.rows), np.nan)
+        longest_first = np.argsort(-lengths, kind="stable")
+        going_on = np.searchsorted(-lengths[longest_first], -np.arange(lengths.max()), side="left")
+        for time, people in enumerate(going_on):
+            person = longest_first[:people]
+            row = logs.starts[person] + time
+            self._see(person, row)
+            told = rewarded[row]
+            if np.any(told):
+                person, row = person[told], row[told]
+                mean[row], variance[row] = self._expect(person, logs.action[row])
+                self._learn(person, row)
+        rows = np.flatnonzero(rewarded)
+        reward = logs.reward[rows].astype(np.float64)
+        moment = reward - self.left[rows]
+        return Predictions(rows, logs.instance[rows], reward, mean[rows] + moment, np.sqrt(variance[rows]))
+
+    def _see(self, person: Int[np.ndarray, " people"], row: Int[np.ndarray, " people"]) -> None:
+        shown = np.arange(self.shown)
+        self.precision[person[:, None], shown, shown] += 1
+        self.information[person[:, None], shown] += self.encodings[row]
+
+    def _expect(self, person: Int[np.ndarray, " people"], action: Int[np.ndarray, " people"]) -> tuple[np.ndarray, np.ndarray]:
+        theta, noise, own = self.theta[action], self.noise[action], self.own[action]
+        solved = np.linalg.solve(self.precision[person], np.stack([self.information[person], theta], axis=-1))
+        explained, doubt = np.einsum("ip,ipk->ki", theta, solved)
+        pulls = self.pulls[person, action]
+        pooled = noise + pulls * own
+        share = noise / pooled
+        mean = self.intercept[action] + share * explained + own / pooled * self.sums[person, action]
+        return mean, share**2 * doubt + own * share + noise
+
+    def _learn(self, person: Int[np.ndarray, " people"], row: Int[np.ndarray, " people"]) -> None:
+        action = self.logs.action[row]
+        theta, noise, own = self.theta[action], self.noise[action], self.own[action]
+        pulls, sums = self.pulls[person, action], self.sums[person, action]
+        more = sums + self.left[row] - self.intercept[action]
+        before, after = noise + pulls * own, noise + (pulls + 1) * own
+        weight = (pulls + 1) / after - pulls / before
+        self.precision[person] += weight[:, None, None] * theta[:, :, None] * theta[:, None, :]
+        self.information[person] += (more / after - sums / before)[:, None] * theta
+        self.pulls[person, action], self.sums[person, action] = pulls + 1, more
+
+
+def moment_effects(moment: AbstractMoment | None, logs: Logs) -> Float[np.ndarray, " rows"]:
+    """Give what the moment adds to the reward of each row; zero where no action was taken."""
+    effects = np.zeros(logs.rows)
+    if moment is None:
+        return effects
+    for first in range(0, logs.rows, CHUNK):
+        piece = slice(first, min(first + CHUNK, logs.rows))
+        size = min(CHUNK, padded_size(piece.stop - first))
+        context = np.pad(logs.context[piece], ((0, size - (piece.stop - first)), (0, 0)))
+        action = np.pad(np.maximum(logs.action[piece], 0), (0, size - (piece.stop - first)))
+        effects[piece] = np.asarray(_effects(moment, jnp.asarray(context), jnp.asarray(action)))[: piece.stop - first]
+    return np.where(logs.action >= 0, effects, 0.0)
+
+
+@eqx.filter_jit
+def _effects(
+    moment: AbstractMoment, context: Float[Array, "rows d"], action: Int[Array, " rows"]
+) -> Float[Array, " rows"]:
+    return jax.lax.map(lambda row: moment(row[0])[row[1]], (context, action), batch_size=512)

@@ -1,0 +1,114 @@
+"""Boosted trees across people: what a context and an action promise, however the two play together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
+
+FOLDS = 3
+
+
+class Trees(NamedTuple):
+    """Complete trees, node j going on to 2j + 1 (at most the threshold) or 2j + 2, and a number to add to their sum."""
+
+    column: Int[np.ndarray, "trees inner"]
+    threshold: Float[np.ndarray, "trees inner"]
+    value: Float[np.ndarray, "trees leaves"]
+    base: float
+
+
+class Boosted(NamedTuple):
+    """The trees of everyone, and what trees of other people predict for each row."""
+
+    trees: Trees
+    foreseen: Float[np.ndarray, " rows"]
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """The numbers of the trees; `most_rows` are enough for them, whatever the size of the table."""
+
+    trees: int = 150
+    depth: int = 6
+    leaves: int = 31
+    learning_rate: float = 0.05
+    leaf_rows: int = 20
+    most_rows: int = 60_000
+
+    def fit(
+        self,
+        context: Float[np.ndarray, "rows d"],
+        action: Int[np.ndarray, " rows"],
+        reward: Float[np.ndarray, " rows"],
+        person: Int[np.ndarray, " rows"],
+    ) -> Boosted:
+        """Fit on everyone, and beside that on some people to predict the others: in sample, trees know too much."""
+        # One thread: the same trees on any machine, and threads that wait for each other would burn time.
+        with threadpool_limits(1, user_api="openmp"):
+            return self._fit(np.concatenate([context, action[:, None]], axis=1).astype(np.float32), reward, person)
+
+    def _fit(
+        self,
+        features: Float[np.ndarray, "rows columns"],
+        reward: Float[np.ndarray, " rows"],
+        person: Int[np.ndarray, " rows"],
+    ) -> Boosted:
+        people = int(person.max()) + 1
+        fold = (np.random.default_rng(0).permutation(people) % FOLDS)[person]
+        foreseen = np.zeros(len(reward))
+        for number in range(FOLDS):
+            others, held = fold != number, fold == number
+            if np.any(held):
+                foreseen[held] = self._train(features[others], reward[others]).predict(features[held])
+        return Boosted(take_trees(self._train(features, reward), self.depth), foreseen)
+
+    def _train(self, features: np.ndarray, reward: np.ndarray) -> HistGradientBoostingRegressor:
+        model = HistGradientBoostingRegressor(
+            max_iter=self.trees,
+            max_depth=self.depth,
+            max_leaf_nodes=self.leaves,
+            learning_rate=self.learning_rate,
+            min_samples_leaf=self.leaf_rows,
+            early_stopping=False,
+            random_state=0,
+        )
+        if len(reward) > self.most_rows:
+            some = np.random.default_rng(0).choice(len(reward), self.most_rows, replace=False)
+            features, reward = features[some], reward[some]
+        return model.fit(features, reward)
+
+
+def take_trees(model: HistGradientBoostingRegressor, depth: int) -> Trees:
+    """Write scikit-learn's trees as complete ones: a leaf above the last level is repeated below itself."""
+    inner = 2**depth - 1
+    predictors = [group[0].nodes for group in model._predictors]
+    column, threshold = (np.zeros((len(predictors), inner), kind) for kind in (np.int32, np.float32))
+    value = np.zeros((len(predictors), inner + 1), np.float32)
+    for tree, nodes in enumerate(predictors):
+        _unfold(nodes, 0, 0, inner, (column[tree], threshold[tree], value[tree]))
+    return Trees(column, threshold, value, float(np.ravel(model._baseline_prediction)[0]))
+
+
+def _unfold(nodes: Any, node: int, place: int, inner: int, into: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    column, threshold, value = into
+    here = nodes[node]
+    if place >= inner:
+        value[place - inner] = here["value"]
+        return
+    left = right = node
+    if here["is_leaf"]:
+        threshold[place] = np.inf
+    else:
+        # float32 values at most the threshold in float64 are at most its rounding downwards.
+        rounded = np.float32(here["num_threshold"])
+        if rounded > here["num_threshold"]:
+            rounded = np.nextafter(rounded, np.float32(-np.inf))
+        column[place], threshold[place] = here["feature_idx"], rounded
+        left, right = int(here["left"]), int(here["right"])
+    _unfold(nodes, left, 2 * place + 1, inner, into)
+    _unfold(nodes, right, 2 * place + 2, inner, into)

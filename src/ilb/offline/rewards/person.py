@@ -1,0 +1,172 @@
+"""PersonRewardRecipe: rewards by the person model (`person_estimator`), with the moment's effects if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ilb.models.latent import LinearReward
+from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
+from ilb.networks import Affine
+from ilb.offline.rewards.boosting import Boosting, Trees
+from ilb.offline.rewards.person_estimator import PersonModelFit, PersonSums, fit_person_model
+from ilb.offline.rewards.recipe import Population, RewardFit, RewardTask
+from ilb.offline.scaling import ROUNDING, measure_columns
+from ilb.offline.training import Keys
+from ilb.types import Report, silent
+
+Moment = Literal["none", "linear", "boosted"]
+
+
+@dataclass(frozen=True)
+class PersonRewardRecipe:
+    r"""Rewards from the encoding, from `hidden` coordinates that only rewards show, from the moment, and own effects.
+
+    $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an action with
+    few rewards borrows from the others, and noise is told from effects of person × action wherever the table can tell.
+    `same_level` makes u a level that all actions share (a random intercept); `moment` is what the context at hand adds:
+    nothing, a linear effect for each action, or boosted trees beside it.
+    """
+
+    hidden: int = 4
+    same_level: bool = False
+    moment: Moment = "none"
+    own_effects: bool = True
+    boosting: Boosting = field(default_factory=Boosting)
+    most_rows: int = 200_000
+
+    def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
+        del keys, report  # nothing is drawn that depends on a key
+        return [self._fit(task) for task in tasks]
+
+    def _fit(self, task: RewardTask) -> RewardFit:
+        rows = _Rows.of(task, self.most_rows)
+        trees: Trees | None = None
+        foreseen = np.zeros(len(rows.reward))
+        if self.moment == "boosted" and rows.context.shape[1]:
+            trees, foreseen = self.boosting.fit(rows.context, rows.action, rows.reward, rows.person)
+        moment = rows.context if self.moment != "none" else rows.context[:, :0]
+        sums = PersonSums.of_rows(
+            rows.person,
+            rows.action,
+            rows.reward - foreseen,
+            moment,
+            len(task.labels),
+            rows.contexts,
+            rows.encoding_sum,
+            task.encoding_covariance / np.outer(rows.encodings.spread, rows.encodings.spread),
+        )
+        hidden = min(self.hidden, len(task.labels))
+        fitted = fit_person_model(sums, hidden, same_level=self.same_level, own_effects=self.own_effects)
+        return _complete(fitted, rows, trees, moment.shape[1])
+
+
+class _Scale(NamedTuple):
+    """How numbers were standardised: less their centre, by their spread."""
+
+    centre: Float[np.ndarray, " columns"]
+    spread: Float[np.ndarray, " columns"]
+
+    @classmethod
+    def of(cls, table: Float[np.ndarray, "rows columns"]) -> _Scale:
+        return cls(*measure_columns(table, ROUNDING)) if len(table) else cls(*np.ones((2, table.shape[1])))
+
+    def apply(self, table: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
+        return (table - self.centre) / self.spread
+
+
+class _Rows(NamedTuple):
+    """The rewarded rows and the encodings of a table in standard units."""
+
+    person: Int[np.ndarray, " rows"]
+    action: Int[np.ndarray, " rows"]
+    reward: Float[np.ndarray, " rows"]
+    context: Float[np.ndarray, "rows d"]
+    contexts: Float[np.ndarray, " I"]
+    encoding_sum: Float[np.ndarray, "I n"]
+    rewards: _Scale
+    moments: _Scale
+    encodings: _Scale
+
+    @classmethod
+    def of(cls, task: RewardTask, most_rows: int) -> _Rows:
+        assert task.rows is not None, "the person model needs the rewarded rows themselves"
+        person, action, reward, context = task.rows
+        means, lengths = task.mean_encodings, task.lengths
+        if len(reward) > most_rows:
+            kept = _draw_people(person, len(lengths), most_rows)
+            among = kept[person]
+            person = (np.cumsum(kept) - 1)[person[among]]
+            action, reward, context = action[among], reward[among], context[among]
+            means, lengths = means[kept], lengths[kept]
+        rewards, moments, encodings = _Scale.of(reward[:, None]), _Scale.of(context), _Scale.of(means)
+        # An encoding that never varies says nothing; it must not be blown up.
+        encodings = encodings._replace(spread=np.where(np.isfinite(encodings.spread), encodings.spread, 1.0))
+        return cls(
+            person,
+            action,
+            rewards.apply(reward[:, None].astype(np.float64))[:, 0],
+            moments.apply(context.astype(np.float64)),
+            lengths.astype(np.float64),
+            encodings.apply(means) * lengths[:, None],
+            rewards._replace(spread=np.where(np.isfinite(rewards.spread), rewards.spread, 1.0)),
+            moments,
+            encodings,
+        )
+
+
+def _draw_people(person: Int[np.ndarray, " rows"], people: int, most_rows: int) -> np.ndarray:
+    """Draw people whose rewards are together at most so many."""
+    order = np.random.default_rng(0).permutation(people)
+    rewards = np.bincount(person, minlength=people)[order]
+    kept = np.zeros(people, dtype=bool)
+    kept[order[np.cumsum(rewards) <= most_rows]] = True
+    return kept
+
+
+def _complete(fitted: PersonModelFit, rows: _Rows, trees: Trees | None, width: int) -> RewardFit:
+    """Go back to the units of the table."""
+    (centre,), (spread,) = rows.rewards
+    p, n = len(fitted.population_mean), rows.encoding_sum.shape[1]
+    shift, scale = np.r_[rows.encodings.centre, np.zeros(p - n)], np.r_[rows.encodings.spread, np.ones(p - n)]
+    # beta on ((v - shift) / scale, 1) becomes beta' on (v, 1).
+    back = np.eye(p + 1)
+    back[:p, :p] = np.diag(1 / scale)
+    back[p, :p] = -shift / scale
+    coefficients = spread * fitted.coefficients[:, : p + 1] @ back.T
+    coefficients[:, p] += centre
+    covariance = spread**2 * back @ fitted.covariance[:, : p + 1, : p + 1] @ back.T
+    moment = None
+    if width:
+        moment = _moment(spread * fitted.coefficients[:, p + 1 :], rows.moments, trees, spread)
+    if trees is not None:
+        coefficients[:, p] += spread * trees.base
+    mean, population = shift + scale * fitted.population_mean, np.outer(scale, scale) * fitted.population_covariance
+    if p == 0:  # at least one coordinate, of which nothing depends
+        coefficients = np.concatenate([np.zeros((len(coefficients), 1)), coefficients], axis=1)
+        covariance = np.pad(covariance, ((0, 0), (1, 0), (1, 0)))
+        mean, population, p = np.zeros(1), np.eye(1), 1
+    reward = LinearReward(*(jnp.asarray(x, jnp.float32) for x in (coefficients[:, :p], coefficients[:, p], covariance)))
+    variance, own = spread**2 * fitted.reward_variance, spread**2 * fitted.own_variance
+    return RewardFit(reward, variance, own, population=Population(mean, population), moment=moment)
+
+
+def _moment(effects: Float[np.ndarray, "K d"], scale: _Scale, trees: Trees | None, spread: float) -> AbstractMoment:
+    matrix = (effects / scale.spread).T
+    affine = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-scale.centre @ matrix, jnp.float32))
+    if trees is None:
+        return LinearMoment(affine)
+    # Thresholds are in standard units of the contexts; the last column is the number of the action.
+    centre, width = np.r_[scale.centre, 0.0], np.r_[np.where(np.isfinite(scale.spread), scale.spread, 1.0), 1.0]
+    threshold = trees.threshold * width[trees.column] + centre[trees.column]
+    return BoostedMoment(
+        affine,
+        jnp.asarray(trees.column),
+        jnp.asarray(threshold, jnp.float32),
+        jnp.asarray(spread * trees.value, jnp.float32),
+    )

@@ -1,0 +1,359 @@
+r"""The person model: rewards from what contexts show, what only rewards show, the moment, and person × action.
+
+For person i, action a and a moment with features x (contexts, a date),
+
+$$r = c_a + B_a^\top x + \theta_a^\top v_i + \delta_{ia} + \epsilon, \qquad v_i = (z_i, u_i).$$
+
+$z_i$ is what contexts show: $f(x_t) = z_i$ + noise of covariance W, with $z \sim N(\mu, S)$. $u_i \sim N(0, I)$ is what only
+rewards show, $\delta_{ia} \sim N(0, \tau^2)$ belongs to one person and one action, $\epsilon \sim N(0, \sigma_a^2)$ is noise.
+The coefficients $\beta_a = (\theta_a, c_a, B_a)$ of the actions are draws from $N(\bar\beta, \mathrm{diag}\, G)$: an action
+with few rewards borrows from the others, and directions that nothing speaks for fade. The first coordinate of u is a level that
+actions share, $\bar\theta \ne 0$; the others have $\bar\theta = 0$.
+
+Special cases: the mean of each action (no v); own level (one u with the same loading for all actions); ridge on contexts,
+with and without own level; a Gaussian of any covariance between actions (as many u as actions); least squares on mean encodings
+as T grows, with the errors of these means accounted for where T is small.
+
+All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent given the
+rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every step raises one
+lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import sparse
+
+STEPS = 200
+TOLERANCE = 2e-6
+"""EM stops when a step raises the bound by less than this for each reward, in nats."""
+
+VAGUE = 1e-3
+"""Prior precision, in units of standardised rewards, of what all actions share: next to nothing."""
+
+POOLED_ROWS = 10
+"""Weight, in rows, of the pooled reward variance in the variance of one action."""
+
+UNTOLD_SHARE = 0.1
+"""Share of the unexplained variance called person × action where no action was ever repeated: the table can't tell."""
+
+
+class PersonSums(NamedTuple):
+    """All that the estimator needs of a table: sums over cells (person, action), actions and people."""
+
+    person: Int[np.ndarray, " cells"]
+    action: Int[np.ndarray, " cells"]
+    rows: Float[np.ndarray, " cells"]
+    reward_sum: Float[np.ndarray, " cells"]
+    moment_sum: Float[np.ndarray, "cells d"]
+    reward_square: Float[np.ndarray, " K"]
+    moment_reward: Float[np.ndarray, "K d"]
+    moment_square: Float[np.ndarray, "K d d"]
+    contexts: Float[np.ndarray, " I"]
+    encoding_sum: Float[np.ndarray, "I n"]
+    encoding_precision: Float[np.ndarray, "n n"]
+
+    @property
+    def people(self) -> int:
+        return len(self.contexts)
+
+    @property
+    def actions(self) -> int:
+        return len(self.reward_square)
+
+    @classmethod
+    def of_rows(
+        cls,
+        person: Int[np.ndarray, " rows"],
+        action: Int[np.ndarray, " rows"],
+        reward: Float[np.ndarray, " rows"],
+        moment: Float[np.ndarray, "rows d"],
+        actions: int,
+        contexts: Float[np.ndarray, " I"],
+        encoding_sum: Float[np.ndarray, "I n"],
+        encoding_covariance: Float[np.ndarray, "n n"],
+    ) -> Self:
+        """Sum the rows that have a reward; `contexts` and `encoding_sum` are of all rows of each person."""
+        code = person.astype(np.int64) * actions + action
+        cells, index, rows = np.unique(code, return_inverse=True, return_counts=True)
+        gather = _incidence(index, len(cells))
+        of_action = [np.flatnonzero(action == a) for a in range(actions)]
+        return cls(
+            cells // actions,
+            cells % actions,
+            rows.astype(np.float64),
+            gather @ reward,
+            gather @ moment,
+            np.bincount(action, weights=reward**2, minlength=actions),
+            np.stack([moment[rows].T @ reward[rows] for rows in of_action]),
+            np.stack([moment[rows].T @ moment[rows] for rows in of_action]),
+            contexts.astype(np.float64),
+            encoding_sum,
+            np.linalg.inv(encoding_covariance),
+        )
+
+
+class PersonModelFit(NamedTuple):
+    r"""The estimate: $\beta_a$ with their covariance, the population of v, the variances, and the bound after each step."""
+
+    coefficients: Float[np.ndarray, "K m"]
+    covariance: Float[np.ndarray, "K m m"]
+    population_mean: Float[np.ndarray, " p"]
+    population_covariance: Float[np.ndarray, "p p"]
+    reward_variance: Float[np.ndarray, " K"]
+    own_variance: float
+    bound: Float[np.ndarray, " steps"]
+
+
+def fit_person_model(
+    sums: PersonSums, hidden: int, *, same_level: bool = False, own_effects: bool = True, steps: int = STEPS
+) -> PersonModelFit:
+    """Fit the model with so many hidden coordinates u; rewards and moments should have a scale of about one.
+
+    With `same_level` the first of them moves the rewards of all actions by the same amount: a random intercept. Without
+    `own_effects` there is no variance of person × action.
+    """
+    return _Estimator(sums, hidden, same_level, own_effects).run(steps)
+
+
+class _People(NamedTuple):
+    """What is believed of v, for each person."""
+
+    mean: Float[np.ndarray, "I p"]
+    covariance: Float[np.ndarray, "I p p"]
+
+    @property
+    def second(self) -> Float[np.ndarray, "I p p"]:
+        return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+
+
+class _Estimator:
+    """One run of EM: the sums that never change, and the parameters as they are by now."""
+
+    def __init__(self, sums: PersonSums, hidden: int, same_level: bool, own_effects: bool) -> None:
+        self.sums, self.same_level = sums, same_level
+        self.n, self.p = sums.encoding_sum.shape[1], sums.encoding_sum.shape[1] + hidden
+        self.hidden = slice(self.n, self.p)
+        self.features = slice(self.p, None)
+        self.moment = slice(self.p + 1, None)
+        self._sum_features()
+        self._start(hidden, own_effects)
+
+    def _sum_features(self) -> None:
+        """Sum (1, x) and its squares: weights of a cell depend on its action and its number of rows alone."""
+        sums, actions = self.sums, self.sums.actions
+        self.by_person = _incidence(sums.person, sums.people)
+        self.by_action = _incidence(sums.action, actions)
+        self.one = np.concatenate([sums.rows[:, None], sums.moment_sum], axis=1)
+        self.mean_features = self.one / sums.rows[:, None]
+        self.sizes, self.size = np.unique(sums.rows, return_inverse=True)
+        group = sums.action.astype(np.int64) * len(self.sizes) + self.size
+        by_group = _incidence(group, actions * len(self.sizes))
+        width = self.one.shape[1]
+        self.squares = _summed_squares(by_group, self.one).reshape(actions, len(self.sizes), width, width)
+        products = by_group @ (self.one * sums.reward_sum[:, None])
+        self.products = products.reshape(actions, len(self.sizes), width)
+        self.total = self.by_action @ sums.rows
+        self.gram = np.zeros((actions, width, width))
+        self.gram[:, 0, 0], self.gram[:, 1:, 1:] = self.total, sums.moment_square
+        self.gram[:, 0, 1:] = self.gram[:, 1:, 0] = self.by_action @ sums.moment_sum
+        self.correlated = np.concatenate([(self.by_action @ sums.reward_sum)[:, None], sums.moment_reward], axis=1)
+
+    def _start(self, hidden: int, own_effects: bool) -> None:
+        sums, size = self.sums, self.p + self.one.shape[1]
+        self.sigma, self.tau = np.full(sums.actions, 0.5), 0.05 if own_effects else 0.0
+        self.beta = np.zeros((sums.actions, size))
+        self.beta[:, self.p] = self.correlated[:, 0] / np.maximum(self.total, 1)
+        self.beta[:, self.hidden] = 0.2 * np.random.default_rng(0).standard_normal((sums.actions, hidden))
+        self.covariance = np.zeros((sums.actions, size, size))
+        self.spread = np.full(size, 0.1)  # G
+        self.moment_scale = 0.1
+        self.shared = np.ones(size, dtype=bool)  # coordinates whose mean over actions is not zero
+        self.shared[self.n + 1 : self.p] = False
+        if hidden:
+            self.beta[:, self.n] = 0.5
+        if hidden and self.same_level:
+            self.spread[self.n] = 0.0
+        self.mean, self.population = np.zeros(self.p), np.eye(self.p)
+        seen = sums.contexts > 0
+        if self.n and np.any(seen):
+            means = sums.encoding_sum[seen] / sums.contexts[seen, None]
+            self.mean[: self.n] = means.mean(axis=0)
+            self.population[: self.n, : self.n] = np.cov(means, rowvar=False).reshape(self.n, self.n)
+            self._keep_population_positive()
+
+    def run(self, steps: int) -> PersonModelFit:
+        bounds: list[float] = []
+        for _ in range(steps):
+            people = self._believe_people()
+            people = self._take_population(people)
+            bounds.append(self._regress(people) + self._of_people(people))
+            self._take_variances(people)
+            if len(bounds) > 6 and bounds[-1] - bounds[-2] < TOLERANCE * self.total.sum():
+                break
+        return PersonModelFit(
+            self.beta, self.covariance, self.mean, self.population, self.sigma, self.tau, np.array(bounds)
+        )
+
+    @property
+    def _spread_of_cells(self) -> Float[np.ndarray, " cells"]:
+        r"""The variance of the sum of a cell's rewards over its rows, $\sigma_a^2 + N \tau^2$."""
+        return self.sigma[self.sums.action] + self.sums.rows * self.tau
+
+    def _believe_people(self) -> _People:
+        """Update what is believed of every person, given the coefficients."""
+        sums, n, p = self.sums, self.n, self.p
+        theta, weight = self.beta[:, :p], sums.rows / self._spread_of_cells
+        weights = sparse.csr_matrix((weight, (sums.person, sums.action)), (sums.people, sums.actions))
+        prior = np.linalg.inv(self.population)
+        loadings = theta[:, :, None] * theta[:, None, :] + self.covariance[:, :p, :p]
+        precision = prior + (weights @ loadings.reshape(sums.actions, p * p)).reshape(sums.people, p, p)
+        residual = sums.reward_sum / sums.rows - np.sum(
+            self.mean_features * self.beta[sums.action, self.features], axis=1
+        )
+        shared = np.einsum("cij,cj->ci", self.covariance[:, :p, self.features][sums.action], self.mean_features)
+        information = self.by_person @ (weight[:, None] * (theta[sums.action] * residual[:, None] - shared))
+        information += prior @ self.mean
+        precision[:, :n, :n] += sums.contexts[:, None, None] * sums.encoding_precision
+        information[:, :n] += sums.encoding_sum @ sums.encoding_precision
+        covariance = np.linalg.inv(precision)
+        return _People(np.einsum("ipq,iq->ip", covariance, information), covariance)
+
+    def _take_population(self, people: _People) -> _People:
+        """Take the population from the people; u is rescaled to variance one, which its loadings will make up for."""
+        n, unit = self.n, np.ones(self.p)
+        if n:
+            self.mean[:n] = people.mean[:, :n].mean(axis=0)
+            second = people.second[:, :n, :n].mean(axis=0)
+            self.population[:n, :n] = second - np.outer(self.mean[:n], self.mean[:n])
+            self._keep_population_positive()
+        scale = np.sqrt(np.einsum("ipp->p", people.second[:, self.hidden, self.hidden]) / self.sums.people)
+        unit[self.hidden] = 1 / scale
+        self.spread[self.hidden] *= scale**2
+        return _People(people.mean * unit, people.covariance * unit[:, None] * unit)
+
+    def _keep_population_positive(self) -> None:
+        block = self.population[: self.n, : self.n]
+        block += 1e-8 * np.trace(block) / self.n * np.eye(self.n)
+
+    def _of_people(self, people: _People) -> float:
+        """Give the part of the bound that is about people: how likely their contexts are, and how far from the prior."""
+        sums, n = self.sums, self.n
+        if not self.p:
+            return 0.0
+        away = people.mean - self.mean
+        squares = people.covariance.sum(axis=0) + away.T @ away
+        distance = (
+            np.sum(np.linalg.inv(self.population) * squares) + sums.people * np.linalg.slogdet(self.population)[1]
+        )
+        distance -= np.linalg.slogdet(people.covariance)[1].sum() + sums.people * self.p
+        second = np.einsum("i,ipq->pq", sums.contexts, people.second[:, :n, :n])
+        shown = np.sum(sums.encoding_sum @ sums.encoding_precision * people.mean[:, :n])
+        return float(shown - 0.5 * np.sum(sums.encoding_precision * second) - 0.5 * distance)
+
+    def _regress(self, people: _People) -> float:
+        """Update the coefficients given the people; give the part of the bound that is about rewards."""
+        sums, p, size = self.sums, self.p, self.beta.shape[1]
+        spread, who = self._spread_of_cells, people.mean[self.sums.person]
+        weights = sparse.csr_matrix((sums.rows / spread, (sums.action, sums.person)), (sums.actions, sums.people))
+        gram, moment = np.zeros((sums.actions, size, size)), np.zeros((sums.actions, size))
+        gram[:, :p, :p] = (weights @ people.second.reshape(sums.people, p * p)).reshape(sums.actions, p, p)
+        for j in range(p):
+            gram[:, j, self.features] = self.by_action @ (who[:, j, None] * self.one / spread[:, None])
+        gram[:, self.features, :p] = np.swapaxes(gram[:, :p, self.features], 1, 2)
+        moment[:, :p] = self.by_action @ (who * (sums.reward_sum / spread)[:, None])
+        # The rows of a cell share delta: the inverse of their covariance is (1 - shrink 11') / sigma^2.
+        shrink = self.tau / (self.sigma[:, None] + self.sizes * self.tau)
+        gram[:, self.features, self.features] = self.gram - np.einsum("as,asij->aij", shrink, self.squares)
+        gram[:, self.features, self.features] /= self.sigma[:, None, None]
+        moment[:, self.features] = (self.correlated - np.einsum("as,asi->ai", shrink, self.products)) / self.sigma[
+            :, None
+        ]
+
+        # beta_a | bar and bar, jointly and exactly; a coordinate without spread is the same for all actions.
+        share = np.linalg.inv(np.eye(size) + gram * self.spread)
+        vague = np.full(size, VAGUE)
+        vague[self.moment] = 1 / self.moment_scale
+        kept = np.ix_(self.shared, self.shared)
+        precision = (share @ gram).sum(axis=0)[kept] + np.diag(vague[self.shared])
+        information = np.einsum("aij,aj->i", share, moment)[self.shared]
+        self.bar_covariance = np.zeros((size, size))
+        self.bar_covariance[kept] = np.linalg.inv(precision)
+        self.bar = np.zeros(size)
+        self.bar[self.shared] = self.bar_covariance[kept] @ information
+        self.own = _symmetric(self.spread[:, None] * share)
+        self.beta = self.bar + np.einsum("aij,aj->ai", self.own, moment - gram @ self.bar)
+        self.follows = np.eye(size) - self.own @ gram  # how beta_a moves with bar
+        self.covariance = _symmetric(self.own + self.follows @ self.bar_covariance @ np.swapaxes(self.follows, 1, 2))
+
+        alone = sums.reward_square / self.sigma
+        together = shrink[sums.action, self.size] * sums.reward_sum**2 / self.sigma[sums.action]
+        scatter = (sums.rows - 1) * np.log(self.sigma[sums.action]) + np.log(spread) + sums.rows * np.log(2 * np.pi)
+        found = np.einsum("ai,aij,aj->", moment, self.own, moment) + information @ self.bar[self.shared]
+        volume = np.linalg.slogdet(share)[1].sum() - np.linalg.slogdet(precision)[1] + np.log(vague[self.shared]).sum()
+        return float(0.5 * (found + volume - alone.sum() + together.sum() - scatter.sum()))
+
+    def _take_variances(self, people: _People) -> None:
+        """Update the spread of coefficients over actions, noise, and person × action."""
+        sums, p = self.sums, self.p
+        still = np.eye(self.beta.shape[1]) - self.follows
+        unsure = np.diagonal(self.own, axis1=1, axis2=2)
+        unsure = unsure + np.einsum("aij,jk,aik->ai", still, self.bar_covariance, still)
+        self.spread = np.maximum(((self.beta - self.bar) ** 2 + unsure).mean(axis=0), 1e-10)
+        if sums.moment_sum.shape[1]:
+            self.spread[self.moment] = self.spread[self.moment].mean()
+            means = self.bar[self.moment] ** 2 + np.diag(self.bar_covariance)[self.moment]
+            self.moment_scale = max(float(means.mean()), 1e-8)
+        if self.p > self.n and self.same_level:
+            self.spread[self.n] = 0.0
+
+        who, action, spread = people.mean[sums.person], sums.action, self._spread_of_cells
+        theta, slopes = self.beta[:, :p], self.beta[:, self.moment]
+        of_person = np.sum(theta[action] * who, axis=1) + self.beta[action, p]
+        of_moment = np.sum(sums.moment_sum * slopes[action], axis=1)
+        features = np.concatenate([who, self.mean_features], axis=1)
+        doubt = np.einsum("ci,cij,cj->c", features, self.covariance[action], features)
+        both = self.covariance[:, :p, :p] + theta[:, :, None] * theta[:, None, :]
+        doubt += np.einsum("cij,cij->c", both[action], people.covariance[sums.person])
+        gain = sums.rows * self.tau / spread
+        own = gain * ((sums.reward_sum - of_moment) / sums.rows - of_person)
+        left = self.tau * self.sigma[action] / spread  # variance of delta once the rewards are known
+        level = of_person + own
+        square = sums.reward_square - 2 * np.sum(slopes * sums.moment_reward, axis=1)
+        square += np.einsum("ai,aij,aj->a", slopes, sums.moment_square, slopes)
+        square += self.by_action @ (sums.rows * level**2 - 2 * level * (sums.reward_sum - of_moment))
+        square += self.by_action @ (sums.rows * ((1 - gain) ** 2 * doubt + left))
+        within = sums.moment_square - np.sum(self.squares[:, :, 1:, 1:] / self.sizes[:, None, None], axis=1)
+        square += np.einsum("aij,aij->a", within, self.covariance[:, self.moment, self.moment])
+        pooled = square.sum() / self.total.sum()
+        if self.tau:
+            self.tau = float(np.mean(own**2 + gain**2 * doubt + left))
+        self.sigma = np.maximum((square + POOLED_ROWS * pooled) / (self.total + POOLED_ROWS), 1e-8)
+        if self.tau and self.sizes[-1] == 1:
+            whole = self.sigma.mean() + self.tau
+            self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
+            self.tau = UNTOLD_SHARE * whole
+
+
+def _incidence(index: Int[np.ndarray, " items"], groups: int) -> sparse.csr_matrix:
+    """Give the matrix that sums items by group."""
+    return sparse.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), (groups, len(index)))
+
+
+def _summed_squares(by_group: sparse.csr_matrix, rows: Float[np.ndarray, "items d"]) -> Float[np.ndarray, "groups dd"]:
+    """Sum the outer products of rows by group, some at a time so that memory stays small."""
+    width = rows.shape[1]
+    chunk = max(1, (1 << 24) // width**2)
+    total = np.zeros((by_group.shape[0], width * width))
+    for first in range(0, len(rows), chunk):
+        part = rows[first : first + chunk]
+        outer = part[:, :, None] * part[:, None, :]
+        total += by_group[:, first : first + chunk] @ outer.reshape(len(part), -1)
+    return total
+
+
+def _symmetric(matrices: Float[np.ndarray, "K m m"]) -> Float[np.ndarray, "K m m"]:
+    return (matrices + np.swapaxes(matrices, 1, 2)) / 2
