@@ -104,7 +104,7 @@ def test_the_printed_belief_is_the_minimiser_of_the_printed_loss(
         residuals = rewards - theta[actions] @ z - intercept[actions]
         return np.sum((z - encodings.mean(axis=0)) ** 2) + np.sum(residuals**2)
 
-    believed = PrintedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    believed = PrintedBelief(model).believe(evidence_of(*past))
     np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
 
 
@@ -118,7 +118,7 @@ def test_the_released_belief_is_the_minimiser_of_the_released_loss(
         residuals = rewards - theta[actions] @ z - intercept[actions]
         return np.sum((z - encodings.mean(axis=0)) ** 2) + np.mean(residuals**2)
 
-    believed = ReleasedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    believed = ReleasedBelief(model).believe(evidence_of(*past))
     np.testing.assert_allclose(believed.z, brute_force(loss), atol=1e-4)
 
 
@@ -165,7 +165,7 @@ def test_the_calibrated_belief_is_gaussian_conditioning(
 def test_the_context_belief_is_the_mean_encoding(
     model: LatentModel, past: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> None:
-    believed = ContextBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    believed = ContextBelief(model).believe(evidence_of(*past))
     np.testing.assert_allclose(believed.z, past[0].mean(axis=0), atol=1e-5)
     theta, within = np.asarray(linear(model.reward).theta), np.asarray(model.noise.encoding_covariance)
     np.testing.assert_allclose(believed.std(), np.sqrt(np.diag(theta @ within @ theta.T) / 15), rtol=1e-3)
@@ -219,9 +219,10 @@ def moved(model: LatentModel, matrix: Array, shift: Array) -> LatentModel:
     """The same model in another latent basis: z' = z A + c."""
     inverse = jnp.linalg.inv(matrix)
     theta = linear(model.reward).theta @ inverse.T
-    reward = LinearReward(
-        theta, linear(model.reward).intercept - theta @ shift, linear(model.reward).coefficient_covariance
-    )
+    n = len(shift)
+    back = jnp.eye(n + 1).at[:n, :n].set(inverse).at[n, :n].set(-shift @ inverse.T)
+    covariance = back @ linear(model.reward).coefficient_covariance @ back.T
+    reward = LinearReward(theta, linear(model.reward).intercept - theta @ shift, covariance)
     turn = lambda covariance: matrix.T @ covariance @ matrix  # noqa: E731
     noise = eqx.tree_at(
         lambda n: (n.encoding_covariance, n.population_mean, n.population_covariance),

@@ -277,7 +277,7 @@ def fpg_errors(runs: int, bias: Array) -> Array:
 
         state, _ = jax.lax.scan(play_round, belief.init(), history)
         state = belief.observe(state, contexts[-1])
-        return belief.rewards(state, contexts[-1]).z - z
+        return belief.believe(state).z - z
 
     return jax.vmap(error)(jr.split(jr.key(5), runs))
 

@@ -26,8 +26,8 @@ from ilb.types import Encoder, RewardModel
 class LinearReward(eqx.Module):
     r"""Expected rewards $\hat\theta_a^\top z + \hat\theta_{0,a}$ (thm:reward), with the covariance of their estimates.
 
-    `coefficient_covariance[a]` belongs to the n + 1 numbers (theta_a, intercept_a); it is zero for a known model. The state
-    may have coordinates that no context shows, behind those of the encoder (`LatentModel`).
+    `coefficient_covariance[a]` belongs to the n + 1 numbers (theta_a, intercept_a); it is zero for a known model. The
+    state may have coordinates that no context shows, behind those of the encoder (`LatentModel`).
     """
 
     theta: Float[Array, "K n"]
@@ -60,10 +60,10 @@ class LinearReward(eqx.Module):
 class NoiseLevels(eqx.Module):
     r"""The variances that a calibrated belief needs, all in the latent basis of the encoder.
 
-    $f(x_t) \mid z$ has covariance `encoding_covariance`; the state v = (z, u) has mean and covariance `population_*` over
-    instances, where u is what only rewards show: it has mean zero and is uncorrelated with z, and often there is none. The
-    reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies by
-    `leftover_variance` around what the reward model says (instance x action effects that v does not explain).
+    $f(x_t) \mid z$ has covariance `encoding_covariance`; the state v = (z, u) has mean and covariance `population_*`
+    over instances, where u is what only rewards show: it has mean zero and is uncorrelated with z, and often there is
+    none. The reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies
+    by `leftover_variance` around what the reward model says (instance x action effects that v does not explain).
     """
 
     encoding_covariance: Float[Array, "n n"]
@@ -124,8 +124,8 @@ class Provenance:
 class LatentModel(eqx.Module):
     """An encoder, a reward model on its encodings, the noise levels, and what the numbers mean to people.
 
-    A state v = (z, u) begins with what the encoder shows, z; u shows in rewards alone. `moment`, if there is one, is what the
-    context at hand adds to rewards.
+    A state v = (z, u) begins with what the encoder shows, z; u shows in rewards alone. `moment`, if there is one, is
+    what the context at hand adds to rewards.
 
     `schema` and `provenance` are for people and files, not for compiled programs: `bare()` leaves them out, so that
     a refitted model runs in the program that was compiled for the one before it.
@@ -181,7 +181,11 @@ class LatentModel(eqx.Module):
 
     def __repr__(self) -> str:
         hidden = self.noise.population_mean.shape[0] - self.encoded_dim
-        parts = [f"n={self.encoded_dim}", *([f"hidden={hidden}"] if hidden else []), f"K={self.noise.reward_variance.shape[0]}"]
+        parts = [
+            f"n={self.encoded_dim}",
+            *([f"hidden={hidden}"] if hidden else []),
+            f"K={self.noise.reward_variance.shape[0]}",
+        ]
         if self.moment is not None:
             parts.append(f"moment={type(self.moment).__name__}")
         if self.provenance is not None:

@@ -1,7 +1,7 @@
 r"""Moments: what the context at hand adds to the expected rewards, whoever the person is.
 
-The latent state of a person is the same in every round. What else moves a reward, such as the weather, the teacher or the
-date, is a function $m_a(x_t)$ of the context at hand. Beliefs about the person rest on $r - m_a(x_t)$.
+The latent state of a person is the same in every round. What else moves a reward, such as the weather, the teacher or
+the date, is a function $m_a(x_t)$ of the context at hand. Beliefs about the person rest on $r - m_a(x_t)$.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class LinearMoment(AbstractMoment):
 class BoostedMoment(AbstractMoment):
     """Boosted trees on the context and the action, beside linear effects.
 
-    Trees are complete: node j of a tree asks whether column `column[j]` exceeds `threshold[j]`, and goes on to 2j + 1 if
-    not and to 2j + 2 if so. The number of the action stands behind the d columns of the context.
+    Trees are complete: node j of a tree asks whether column `column[j]` exceeds `threshold[j]`, and goes on to 2j + 1
+    if not and to 2j + 2 if so. The number of the action stands behind the d columns of the context.
     """
 
     effects: Affine

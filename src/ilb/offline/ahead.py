@@ -1,4 +1,4 @@
-"""One step ahead: each reward of a person predicted from the context at hand and that person's own past, nothing later."""
+"""One step ahead: each reward of a person predicted from the context at hand and that person's own past alone."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Predictions(NamedTuple):
 def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) -> Predictions:
     """Predict each reward in the logs from what was known just before it, as a live decision would.
 
-    The belief is the calibrated one: contexts so far, the one at hand included, and the person's rewards so far. `rounds`
-    stops after so many rewards of each person.
+    The belief is the calibrated one: contexts so far, the one at hand included, and the person's rewards so far.
+    `rounds` stops after so many rewards of each person.
     """
     if not isinstance(model.reward, LinearReward):
-        raise FitError("predictions from a person's own rewards need a linear reward model (reward=PersonRewardRecipe()).")
+        raise FitError("predictions from a person's own rewards need a linear reward model (PersonRewardRecipe()).")
     logs.require_any_reward()
     return _Past(model, logs).predict(rounds)
 
@@ -101,7 +101,9 @@ class _Past:
         self.precision[person[:, None], shown, shown] += 1
         self.information[person[:, None], shown] += self.encodings[row]
 
-    def _expect(self, person: Int[np.ndarray, " people"], action: Int[np.ndarray, " people"]) -> tuple[np.ndarray, np.ndarray]:
+    def _expect(
+        self, person: Int[np.ndarray, " people"], action: Int[np.ndarray, " people"]
+    ) -> tuple[np.ndarray, np.ndarray]:
         theta, noise, own = self.theta[action], self.noise[action], self.own[action]
         solved = np.linalg.solve(self.precision[person], np.stack([self.information[person], theta], axis=-1))
         explained, doubt = np.einsum("ip,ipk->ki", theta, solved)
@@ -141,4 +143,5 @@ def moment_effects(moment: AbstractMoment | None, logs: Logs) -> Float[np.ndarra
 def _effects(
     moment: AbstractMoment, context: Float[Array, "rows d"], action: Int[Array, " rows"]
 ) -> Float[Array, " rows"]:
-    return jax.lax.map(lambda row: moment(row[0])[row[1]], (context, action), batch_size=512)
+    effects: Float[Array, " rows"] = jax.lax.map(lambda row: moment(row[0])[row[1]], (context, action), batch_size=512)
+    return effects

@@ -190,10 +190,10 @@ class ReleasedBelief(AbstractLatentBelief):
 class CalibratedBelief(AbstractLatentBelief):
     r"""The posterior of v = (z, u) under the variances that were measured in the logs, own effects included.
 
-    z is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there the
-    numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis. What is not
-    known of the coefficients of an action differs from person to person and lasts, like an effect of person and action:
-    $\tau_a^2 = \tau^2 + E[\phi^\top C_a \phi]$ with $\phi = (v, 1)$ over the population.
+    z is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there
+    the numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis. What
+    is not known of the coefficients of an action differs from person to person and lasts, like an effect of person and
+    action: $\tau_a^2 = \tau^2 + E[\phi^\top C_a \phi]$ with $\phi = (v, 1)$ over the population.
     """
 
     model: LatentModel
@@ -236,7 +236,7 @@ class CalibratedBelief(AbstractLatentBelief):
 
 
 def own_variance(model: LatentModel) -> Float[np.ndarray, " K"]:
-    r"""Give $\tau^2 + E[\phi^\top C_a \phi]$ for each action: how far a person's mean reward is from what v explains."""
+    r"""Give $\tau^2 + E[\phi^\top C_a \phi]$ for each action: how far mean rewards are from what v explains."""
     noise = model.noise
     mean = np.r_[np.asarray(noise.population_mean, np.float64), 1.0]
     second = np.outer(mean, mean)

@@ -27,10 +27,10 @@ Moment = Literal["none", "linear", "boosted"]
 class PersonRewardRecipe:
     r"""Rewards from the encoding, from `hidden` coordinates that only rewards show, from the moment, and own effects.
 
-    $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an action with
-    few rewards borrows from the others, and noise is told from effects of person × action wherever the table can tell.
-    `same_level` makes u a level that all actions share (a random intercept); `moment` is what the context at hand adds:
-    nothing, a linear effect for each action, or boosted trees beside it.
+    $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an
+    action with few rewards borrows from the others, and noise is told from effects of person × action wherever the
+    table can tell. `same_level` makes u a level that all actions share (a random intercept); `moment` is what the
+    context at hand adds: nothing, a linear effect for each action, or boosted trees beside it.
     """
 
     hidden: int = 4
@@ -77,7 +77,7 @@ class _Scale(NamedTuple):
         return cls(*measure_columns(table, ROUNDING)) if len(table) else cls(*np.ones((2, table.shape[1])))
 
     def apply(self, table: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
-        return (table - self.centre) / self.spread
+        return np.asarray((table - self.centre) / self.spread)
 
 
 class _Rows(NamedTuple):

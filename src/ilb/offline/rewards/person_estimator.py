@@ -4,19 +4,19 @@ For person i, action a and a moment with features x (contexts, a date),
 
 $$r = c_a + B_a^\top x + \theta_a^\top v_i + \delta_{ia} + \epsilon, \qquad v_i = (z_i, u_i).$$
 
-$z_i$ is what contexts show: $f(x_t) = z_i$ + noise of covariance W, with $z \sim N(\mu, S)$. $u_i \sim N(0, I)$ is what only
-rewards show, $\delta_{ia} \sim N(0, \tau^2)$ belongs to one person and one action, $\epsilon \sim N(0, \sigma_a^2)$ is noise.
-The coefficients $\beta_a = (\theta_a, c_a, B_a)$ of the actions are draws from $N(\bar\beta, \mathrm{diag}\, G)$: an action
-with few rewards borrows from the others, and directions that nothing speaks for fade. The first coordinate of u is a level that
-actions share, $\bar\theta \ne 0$; the others have $\bar\theta = 0$.
+$z_i$ is what contexts show: $f(x_t) = z_i$ + noise of covariance W, with $z \sim N(\mu, S)$. $u_i \sim N(0, I)$ is what
+only rewards show, $\delta_{ia} \sim N(0, \tau^2)$ belongs to one person and one action, $\epsilon \sim N(0,
+\sigma_a^2)$ is noise. The coefficients $\beta_a = (\theta_a, c_a, B_a)$ of the actions are draws from $N(\bar\beta,
+\mathrm{diag}\, G)$: an action with few rewards borrows from the others, and directions that nothing speaks for fade.
+The first coordinate of u is a level that actions share, $\bar\theta \ne 0$; the others have $\bar\theta = 0$.
 
-Special cases: the mean of each action (no v); own level (one u with the same loading for all actions); ridge on contexts,
-with and without own level; a Gaussian of any covariance between actions (as many u as actions); least squares on mean encodings
-as T grows, with the errors of these means accounted for where T is small.
+Special cases: the mean of each action (no v); own level (one u with the same loading for all actions); ridge on
+contexts, with and without own level; a Gaussian of any covariance between actions (as many u as actions); least squares
+on mean encodings as T grows, with the errors of these means accounted for where T is small.
 
-All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent given the
-rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every step raises one
-lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood.
+All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent
+given the rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every
+step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PersonSums(NamedTuple):
 
 
 class PersonModelFit(NamedTuple):
-    r"""The estimate: $\beta_a$ with their covariance, the population of v, the variances, and the bound after each step."""
+    r"""The estimate: $\beta_a$ with their covariance, the population of v, the variances, the bound after each step."""
 
     coefficients: Float[np.ndarray, "K m"]
     covariance: Float[np.ndarray, "K m m"]
@@ -127,7 +127,7 @@ class _People(NamedTuple):
 
     @property
     def second(self) -> Float[np.ndarray, "I p p"]:
-        return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+        return np.asarray(self.covariance + self.mean[:, :, None] * self.mean[:, None, :])
 
 
 class _Estimator:
@@ -201,7 +201,7 @@ class _Estimator:
     @property
     def _spread_of_cells(self) -> Float[np.ndarray, " cells"]:
         r"""The variance of the sum of a cell's rewards over its rows, $\sigma_a^2 + N \tau^2$."""
-        return self.sigma[self.sums.action] + self.sums.rows * self.tau
+        return np.asarray(self.sigma[self.sums.action] + self.sums.rows * self.tau)
 
     def _believe_people(self) -> _People:
         """Update what is believed of every person, given the coefficients."""
@@ -240,7 +240,7 @@ class _Estimator:
         block += 1e-8 * np.trace(block) / self.n * np.eye(self.n)
 
     def _of_people(self, people: _People) -> float:
-        """Give the part of the bound that is about people: how likely their contexts are, and how far from the prior."""
+        """Give the part of the bound about people: how likely their contexts are, and how far from the prior."""
         sums, n = self.sums, self.n
         if not self.p:
             return 0.0
@@ -356,4 +356,4 @@ def _summed_squares(by_group: sparse.csr_matrix, rows: Float[np.ndarray, "items 
 
 
 def _symmetric(matrices: Float[np.ndarray, "K m m"]) -> Float[np.ndarray, "K m m"]:
-    return (matrices + np.swapaxes(matrices, 1, 2)) / 2
+    return np.asarray((matrices + np.swapaxes(matrices, 1, 2)) / 2)
