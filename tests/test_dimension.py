@@ -7,7 +7,7 @@ import pytest
 from ilb import FitError, choose_latent_dim
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.logs import Logs
-from ilb.offline.choice import DimensionChoice
+from ilb.offline.dimension import DimensionChoice
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, Schedule
 

@@ -15,7 +15,7 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.logs import Logs
 from ilb.models.latent import NoiseLevels
 from ilb.networks import Affine
-from ilb.offline.choice import DimensionChoice
+from ilb.offline.dimension import DimensionChoice
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.training import CosineAdam, LossCurve, Schedule

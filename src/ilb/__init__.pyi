@@ -34,7 +34,7 @@ from .models.latent import Provenance as Provenance
 from .models.recurrent import RecurrentRegression as RecurrentRegression
 from .networks import storable as storable
 from .offline.baselines import prepare_ingredients as prepare_ingredients
-from .offline.choice import choose_latent_dim as choose_latent_dim
+from .offline.dimension import choose_latent_dim as choose_latent_dim
 from .offline.encoders.paper import PaperRecipe as PaperRecipe
 from .offline.encoders.tied import TiedRecipe as TiedRecipe
 from .offline.encoders.vae import VAERecipe as VAERecipe

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.offline.choice import choose_latent_dim
+from ilb.offline.dimension import choose_latent_dim
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts

@@ -71,6 +71,7 @@ class NoiseLevels(eqx.Module):
     population_covariance: Float[Array, "p p"]
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
+    reward_quantiles: Float[Array, " levels"] | None = None
 
 
 class CanonicalBasis(NamedTuple):
@@ -107,6 +108,7 @@ def canonical_basis(
 class Provenance:
     """Where a model comes from: enough to make it again, and how good it was.
 
+    `choice` is the table of candidates that were compared (`ilb.offline.selection.ModelChoice.rows`).
     `interrupted` says that Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe.
     """
 
@@ -119,6 +121,7 @@ class Provenance:
     curve: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    choice: tuple[Mapping[str, Any], ...] = ()
 
 
 class LatentModel(eqx.Module):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+from scipy.stats import norm
 
-from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import AbstractMoment
@@ -20,11 +21,14 @@ from ilb.online.latent import CalibratedBelief
 
 CHUNK = 1 << 14
 
+LEVELS, LEAST_RESIDUALS = 200, 500
+"""Quantiles of residuals that are kept, and the number of residuals they need."""
+
 
 class Predictions(NamedTuple):
     """What was expected of each rewarded row of the logs, and how far off it may be; `rows` says which rows.
 
-    `std` is that of the reward itself, its noise included; `person_std` that of its mean for this person.
+    `std` is that of the reward itself, its noise included.
     """
 
     rows: Int[np.ndarray, " predictions"]
@@ -32,6 +36,24 @@ class Predictions(NamedTuple):
     reward: Float[np.ndarray, " predictions"]
     mean: Float[np.ndarray, " predictions"]
     std: Float[np.ndarray, " predictions"]
+    quantiles: Float[np.ndarray, " levels"] | None = None
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Give the bounds that hold so large a share of rewards; their shape is that of held-out people's."""
+        tail = (1 - level) / 2
+        if self.quantiles is None:
+            low, high = norm.ppf([tail, 1 - tail])
+        else:
+            levels = (np.arange(len(self.quantiles)) + 0.5) / len(self.quantiles)
+            low, high = np.interp([tail, 1 - tail], levels, self.quantiles)
+        return self.mean + low * self.std, self.mean + high * self.std
+
+    def residual_quantiles(self) -> Float[np.ndarray, " levels"] | None:
+        """Give the quantiles of standardised residuals; few of them say no more than that rewards may be normal."""
+        if len(self.reward) < LEAST_RESIDUALS:
+            return None
+        levels = (np.arange(LEVELS) + 0.5) / LEVELS
+        return np.quantile((self.reward - self.mean) / self.std, levels)
 
     @property
     def log_likelihood(self) -> Float[np.ndarray, " predictions"]:
@@ -40,16 +62,30 @@ class Predictions(NamedTuple):
         return np.asarray(-0.5 * (error**2 + np.log(2 * np.pi)) - np.log(self.std))
 
 
+    def of_people(self, number: int) -> Predictions:
+        """Number people so that they are told from those of other tables, by the number of theirs."""
+        return self._replace(person=self.person.astype(np.int64) + (number << 32))
+
+
+def join(parts: Sequence[Predictions]) -> Predictions:
+    """Put predictions of different people together."""
+    columns = zip(*(part[:5] for part in parts), strict=True)
+    return Predictions(*(np.concatenate(column) for column in columns))
+
+
 def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) -> Predictions:
     """Predict each reward in the logs from what was known just before it, as a live decision would.
 
     The belief is the calibrated one: contexts so far, the one at hand included, and the person's rewards so far.
     `rounds` stops after so many rewards of each person.
     """
-    if not isinstance(model.reward, LinearReward):
-        raise FitError("predictions from a person's own rewards need a linear reward model (PersonRewardRecipe()).")
     logs.require_any_reward()
-    return _Past(model, logs).predict(rounds)
+    if not isinstance(model.reward, LinearReward):
+        predictions = _from_contexts(model, logs, rounds)
+    else:
+        predictions = _Past(model, logs).predict(rounds)
+    quantiles = model.noise.reward_quantiles
+    return predictions._replace(quantiles=None if quantiles is None else np.asarray(quantiles, np.float64))
 
 
 class _Past:
@@ -75,10 +111,7 @@ class _Past:
 
     def predict(self, rounds: int | None) -> Predictions:
         logs, lengths = self.logs, self.logs.lengths
-        rewarded = logs.rewarded
-        if rounds is not None:
-            before = np.cumsum(rewarded) - rewarded
-            rewarded = rewarded & (before - before[logs.starts[logs.instance]] < rounds)
+        rewarded = _first_rewards(logs, rounds)
         mean, variance = np.full((2, logs.rows), np.nan)
         longest_first = np.argsort(-lengths, kind="stable")
         going_on = np.searchsorted(-lengths[longest_first], -np.arange(lengths.max()), side="left")
@@ -123,6 +156,29 @@ class _Past:
         self.precision[person] += weight[:, None, None] * theta[:, :, None] * theta[:, None, :]
         self.information[person] += (more / after - sums / before)[:, None] * theta
         self.pulls[person, action], self.sums[person, action] = pulls + 1, more
+
+
+def _first_rewards(logs: Logs, rounds: int | None) -> Bool[np.ndarray, " rows"]:
+    """Mark the rows with a reward, of each person at most the first `rounds`."""
+    rewarded = logs.rewarded
+    if rounds is None:
+        return rewarded
+    before = np.cumsum(rewarded) - rewarded
+    return np.asarray(rewarded & (before - before[logs.starts[logs.instance]] < rounds))
+
+
+def _from_contexts(model: LatentModel, logs: Logs, rounds: int | None) -> Predictions:
+    """Predict from the mean encoding so far, as CPG does: rewards that are no linear model teach it nothing."""
+    encodings = encode_contexts(model.encoder, logs.context).astype(np.float64)
+    sums = np.cumsum(encodings, axis=0)
+    sums -= (sums - encodings)[logs.starts[logs.instance]]
+    rows = np.flatnonzero(_first_rewards(logs, rounds))
+    means = jnp.asarray(sums[rows] / (logs.time[rows, None] + 1), jnp.float32)
+    action = logs.action[rows]
+    expected = np.asarray(jax.vmap(model.encoded_reward)(means), np.float64)[np.arange(len(rows)), action]
+    variance = np.asarray(model.noise.reward_variance, np.float64)[action] + float(model.noise.leftover_variance)
+    mean = expected + moment_effects(model.moment, logs)[rows]
+    return Predictions(rows, logs.instance[rows], logs.reward[rows].astype(np.float64), mean, np.sqrt(variance))
 
 
 def moment_effects(moment: AbstractMoment | None, logs: Logs) -> Float[np.ndarray, " rows"]:

@@ -7,23 +7,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
-from ilb.models.latent import LatentModel, NoiseLevels, Provenance
-from ilb.offline.choice import choose_latent_dim
+from ilb.models.latent import LatentModel, Provenance
+from ilb.offline.completion import complete_model, measure, train_encoders
+from ilb.offline.dimension import choose_latent_dim
+from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.encodings import Scatter, encode_contexts, instance_means, measure_scatter
 from ilb.offline.rewards.linear import LinearRewardRecipe
-from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardRows, RewardTask, reward_cells
-from ilb.offline.training import Keys, describe_recipe, fit_keys
-from ilb.streams import Stream
-from ilb.types import Encoder, Report, silent
+from ilb.offline.rewards.person import PersonRewardRecipe
+from ilb.offline.rewards.recipe import RewardRecipe
+from ilb.offline.selection import REFIT, Candidate, ModelChoice, Search
+from ilb.offline.training import describe_recipe, fit_keys
+from ilb.types import Report, silent
 from ilb.version import __version__
+
+__all__ = ["complete_model", "fit", "fit_candidate", "fit_many", "refit_rewards"]
+
+LEAST_PEOPLE = 6
+"""With fewer people who have rewards, holding some out tells nothing, and nothing is compared."""
 
 
 def fit(
@@ -37,20 +44,64 @@ def fit(
 ) -> LatentModel:
     """Learn a `LatentModel` from logs.
 
-    `latent_dim` is n; None chooses it by held-out contrastive likelihood. `recipe` is how the encoder is learned
-    (default `TiedRecipe()`; the paper's is `PaperRecipe()`), `reward` how rewards follow from encodings (default
-    `LinearRewardRecipe()`; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone runs). The same
-    logs, recipes and seed give the same model.
+    What is not given is chosen by how well the rewards of held-out people are predicted, one step ahead from their own
+    past (`ilb.offline.selection`): `recipe`, how contexts are encoded (the paper's way is `PaperRecipe()`); `latent_dim`,
+    the number n of coordinates of the encoding; `reward`, how rewards follow (`PersonRewardRecipe()`;
+    `LinearRewardRecipe()` is the paper's; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone
+    runs). What was compared is kept in `model.provenance.choice`, and what came of it is said in `model.provenance.notes`.
+    The same logs, recipes and seed give the same model.
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record
+    >>> from ilb.offline.encoders import TiedRecipe
+    >>> from ilb.offline.rewards import LinearRewardRecipe
     >>> world = draw_world(jr.key(0), latent_dim=2, actions=3)
     >>> logs = record(jr.key(1), world, UniformLogging(3), instances=40, length=50).logs
-    >>> model = fit(logs, latent_dim=2)
-    >>> model
+    >>> fit(logs, latent_dim=2, recipe=TiedRecipe(), reward=LinearRewardRecipe())
     LatentModel(n=2, K=3, fitted on 2000 rows)
     """
-    return fit_many([logs], latent_dim=latent_dim, recipe=recipe, reward=reward, seeds=[seed], report=report)[0]
+    if latent_dim is not None and recipe is not None and reward is not None:
+        return fit_many([logs], latent_dim=latent_dim, recipe=recipe, reward=reward, seeds=[seed], report=report)[0]
+    _check(logs, latent_dim)
+    people = len(np.unique(logs.instance[logs.rewarded]))
+    if people < LEAST_PEOPLE:
+        return fit_candidate(logs, _untried(logs, latent_dim, recipe, reward), seed=seed, report=report)
+    search = Search(logs, recipe=recipe, reward=reward, latent_dim=latent_dim, seed=seed, report=report)
+    choice = search.run()
+    model = fit_candidate(logs, choice.chosen.candidate, seed=seed, report=search.steps.within(REFIT), choice=choice)
+    search.steps.finish()
+    return model
+
+
+def fit_candidate(
+    logs: Logs, candidate: Candidate, *, seed: int = 0, report: Report = silent, choice: ModelChoice | None = None
+) -> LatentModel:
+    """Fit one candidate of a choice on all of the logs; the notes say how it was chosen."""
+    table = logs.with_clock() if candidate.clocked else logs
+    sentence = f"{candidate.name}: too few people to compare anything with" if choice is None else choice.sentence()
+    run = _Run(table, seed, candidate.latent_dim, (sentence,))
+    [model] = _fit_alike([run], candidate.encoder, candidate.reward, report)
+    if choice is None or model.provenance is None:
+        return model
+    quantiles = choice.chosen.predictions.residual_quantiles()
+    noise = eqx.tree_at(
+        lambda noise: noise.reward_quantiles,
+        model.noise,
+        None if quantiles is None else jnp.asarray(quantiles, jnp.float32),
+        is_leaf=lambda part: part is None,
+    )
+    return replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
+
+
+def _untried(
+    logs: Logs, latent_dim: int | None, recipe: EncoderRecipe | None, reward: RewardRecipe | None
+) -> Candidate:
+    """Say what to fit where nothing can be compared: an own level for each person, unless more was asked for."""
+    reward = PersonRewardRecipe(1, same_level=True) if reward is None else reward
+    if recipe is None and latent_dim is None:
+        return Candidate("own level", NoEncoding(), 0, reward)
+    recipe = TiedRecipe() if recipe is None else recipe
+    return Candidate(type(recipe).__name__, recipe, latent_dim or min(2, logs.width), reward)
 
 
 def fit_many(
@@ -62,9 +113,10 @@ def fit_many(
     seeds: Sequence[int],
     report: Report = silent,
 ) -> list[LatentModel]:
-    """Learn many models at once, one for each table and seed; encoders of the same dimension train in one program.
+    """Learn many models of one kind at once, one for each table and seed; encoders of one dimension train in one program.
 
-    Without `latent_dim` every table chooses its own.
+    Nothing is compared here: the default is the encoder of `TiedRecipe()` with the paper's linear rewards. Without
+    `latent_dim` every table chooses its own, by how well contexts tell held-out instances apart.
     """
     recipe = TiedRecipe() if recipe is None else recipe
     reward = LinearRewardRecipe() if reward is None else reward
@@ -98,8 +150,8 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
     """Learn models of one latent dimension together."""
     logs, latent_dim = [run.logs for run in runs], runs[0].latent_dim
     keys = fit_keys([run.seed for run in runs])
-    trained = recipe.train(keys, logs, latent_dim, report)
-    measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
+    trained = train_encoders(recipe, keys, logs, latent_dim, report)
+    measured = measure([result.encoder for result in trained], logs, reward, keys, report)
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
     for run, result, (fitted, noise) in zip(runs, trained, measured, strict=True):
@@ -135,7 +187,7 @@ def refit_rewards(
     time.
     """
     reward = LinearRewardRecipe() if reward is None else reward
-    measured = _measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report)
+    measured = measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report)
     again = []
     for model, (fitted, noise), table in zip(models, measured, logs, strict=True):
         provenance = model.provenance
@@ -145,53 +197,6 @@ def refit_rewards(
             provenance = replace(provenance, recipe=described, notes=notes, interrupted=interrupted)
         again.append(LatentModel(model.encoder, fitted.reward, noise, table.schema, provenance, fitted.moment))
     return again
-
-
-def complete_model(
-    encoder: Encoder,
-    logs: Logs,
-    provenance: Provenance | None = None,
-    *,
-    reward: RewardRecipe | None = None,
-    seed: int = 0,
-) -> LatentModel:
-    """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2).
-
-    `seed` is for reward recipes that draw; least squares, the default, does not.
-    """
-    reward = LinearRewardRecipe() if reward is None else reward
-    [(fitted, noise)] = _measure([encoder], [logs], reward, fit_keys([seed]), silent)
-    return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance, fitted.moment)
-
-
-def _measure(
-    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: Keys, report: Report
-) -> list[tuple[RewardFit, NoiseLevels]]:
-    """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
-    scatters, tasks = [], []
-    for encoder, table in zip(encoders, logs, strict=True):
-        encodings = encode_contexts(encoder, table.context).astype(np.float64)
-        scatter = measure_scatter(encodings, table.starts)
-        means = instance_means(encodings, table.starts)
-        scatters.append(scatter)
-        tasks.append(
-            RewardTask(
-                means,
-                reward_cells(table),
-                table.schema.actions,
-                scatter.encoding_covariance,
-                table.lengths,
-                RewardRows.of(table),
-            )
-        )
-    fits = reward.train(jax.vmap(Stream.REWARDS.of)(keys), tasks, report)
-    return [(fitted, _noise_levels(fitted, scatter)) for fitted, scatter in zip(fits, scatters, strict=True)]
-
-
-def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
-    mean, covariance = fitted.population or scatter[1:]
-    numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
-    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers))
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:

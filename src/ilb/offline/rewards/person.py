@@ -39,13 +39,15 @@ class PersonRewardRecipe:
     own_effects: bool = True
     boosting: Boosting = field(default_factory=Boosting)
     most_rows: int = 200_000
+    most_work: float = 2e8
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn that depends on a key
         return [self._fit(task) for task in tasks]
 
     def _fit(self, task: RewardTask) -> RewardFit:
-        rows = _Rows.of(task, self.most_rows)
+        dim = task.mean_encodings.shape[1] + min(self.hidden, len(task.labels))
+        rows = _Rows.of(task, self.most_rows, round(self.most_work / max(dim, 1) ** 3))
         trees: Trees | None = None
         foreseen = np.zeros(len(rows.reward))
         if self.moment == "boosted" and rows.context.shape[1]:
@@ -94,12 +96,12 @@ class _Rows(NamedTuple):
     encodings: _Scale
 
     @classmethod
-    def of(cls, task: RewardTask, most_rows: int) -> _Rows:
+    def of(cls, task: RewardTask, most_rows: int, most_people: int) -> _Rows:
         assert task.rows is not None, "the person model needs the rewarded rows themselves"
         person, action, reward, context = task.rows
         means, lengths = task.mean_encodings, task.lengths
-        if len(reward) > most_rows:
-            kept = _draw_people(person, len(lengths), most_rows)
+        if len(reward) > most_rows or len(lengths) > most_people:
+            kept = _draw_people(person, len(lengths), most_rows, most_people)
             among = kept[person]
             person = (np.cumsum(kept) - 1)[person[among]]
             action, reward, context = action[among], reward[among], context[among]
@@ -120,9 +122,9 @@ class _Rows(NamedTuple):
         )
 
 
-def _draw_people(person: Int[np.ndarray, " rows"], people: int, most_rows: int) -> np.ndarray:
-    """Draw people whose rewards are together at most so many."""
-    order = np.random.default_rng(0).permutation(people)
+def _draw_people(person: Int[np.ndarray, " rows"], people: int, most_rows: int, most_people: int) -> np.ndarray:
+    """Draw at most so many people, whose rewards are together at most so many."""
+    order = np.random.default_rng(0).permutation(people)[:most_people]
     rewards = np.bincount(person, minlength=people)[order]
     kept = np.zeros(people, dtype=bool)
     kept[order[np.cumsum(rewards) <= most_rows]] = True

@@ -1,0 +1,85 @@
+"""From an encoder to a model: mean encodings, rewards, noise levels (Alg. 1, offline line 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel, NoiseLevels, Provenance
+from ilb.networks import Affine, ComposedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
+from ilb.offline.encodings import Scatter, encode_contexts, instance_means, measure_scatter
+from ilb.offline.rewards.linear import LinearRewardRecipe
+from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardRows, RewardTask, reward_cells
+from ilb.offline.training import Keys, fit_keys
+from ilb.streams import Stream
+from ilb.types import Encoder, Report, silent
+
+
+def complete_model(
+    encoder: Encoder,
+    logs: Logs,
+    provenance: Provenance | None = None,
+    *,
+    reward: RewardRecipe | None = None,
+    seed: int = 0,
+) -> LatentModel:
+    """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2).
+
+    `seed` is for reward recipes that draw; least squares, the default, does not.
+    """
+    reward = LinearRewardRecipe() if reward is None else reward
+    [(fitted, noise)] = measure([encoder], [logs], reward, fit_keys([seed]), silent)
+    return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance, fitted.moment)
+
+
+def measure(
+    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: Keys, report: Report
+) -> list[tuple[RewardFit, NoiseLevels]]:
+    """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
+    scatters, tasks = [], []
+    for encoder, table in zip(encoders, logs, strict=True):
+        encodings = encode_contexts(encoder, table.context).astype(np.float64)
+        scatter = measure_scatter(encodings, table.starts)
+        means = instance_means(encodings, table.starts)
+        scatters.append(scatter)
+        tasks.append(
+            RewardTask(
+                means,
+                reward_cells(table),
+                table.schema.actions,
+                scatter.encoding_covariance,
+                table.lengths,
+                RewardRows.of(table),
+            )
+        )
+    fits = reward.train(jax.vmap(Stream.REWARDS.of)(keys), tasks, report)
+    return [(fitted, _noise_levels(fitted, scatter)) for fitted, scatter in zip(fits, scatters, strict=True)]
+
+
+def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
+    mean, covariance = fitted.population or scatter[1:]
+    numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
+    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers))
+
+
+def train_encoders(
+    recipe: EncoderRecipe, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent
+) -> list[TrainedEncoder]:
+    """Train encoders that do not read the time, where that is among the contexts: it tells when, not who."""
+    clocked = logs[0].schema.clocked
+    tables = [table.without(str(table.schema.time)) for table in logs] if clocked else list(logs)
+    trained = recipe.train(keys, tables, latent_dim, report)
+    if not clocked:
+        return trained
+    return [result._replace(encoder=without_clock(result.encoder, logs[0].width)) for result in trained]
+
+
+def without_clock(encoder: Encoder, width: int) -> Encoder:
+    """Let an encoder that never saw the time read contexts whose last column it is."""
+    kept = jnp.eye(width)[:, :-1]
+    return ComposedEncoder(Affine(kept, jnp.zeros(width - 1)), encoder)

@@ -1,0 +1,48 @@
+"""Encodings that need no training: none at all, and the contexts themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from ilb.logs import Logs
+from ilb.networks import Affine, NoEncoder
+from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.scaling import ROUNDING, correlation_axes, measure_columns
+from ilb.offline.training import Keys, LossCurve
+from ilb.types import Encoder, Report, silent
+
+
+@dataclass(frozen=True)
+class NoEncoding:
+    """No encoder: contexts say nothing of who a person is, and only rewards do."""
+
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
+        del keys, latent_dim, report
+        return [_untrained(NoEncoder()) for _ in logs]
+
+
+@dataclass(frozen=True)
+class PlainContexts:
+    """The contexts as their own encoding, standardised; of more than `most` columns, their principal axes."""
+
+    most: int = 16
+
+    def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
+        del keys, latent_dim, report
+        return [_untrained(self._axes(table)) for table in logs]
+
+    def _axes(self, logs: Logs) -> Affine:
+        mean, scale = measure_columns(logs.context, ROUNDING)
+        matrix = np.diag(1 / scale)
+        if logs.width > self.most:
+            axes = correlation_axes(logs.context, scale)[1][:, : -self.most - 1 : -1]
+            matrix = matrix @ axes
+        return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
+
+
+def _untrained(encoder: Encoder) -> TrainedEncoder:
+    return TrainedEncoder(encoder, LossCurve(*np.zeros((3, 0))), 0, False)
