@@ -220,13 +220,13 @@ def test_models_saved_in_format_2_still_load_and_decide_the_same(name: str, tmp_
     kind: Any = RecurrentRegression if directory == "recurrent" else LatentModel
     model = kind.load(FORMAT_2 / directory)
     person = LiveBandit.on(model, policy).start("anna")
-    # Since then the calibrated belief counts the doubt about coefficients, which is small in this model.
-    exact = 5e-3 if policy == "Calibrated" else 1e-4
+    # Since then the calibrated belief counts the doubt about coefficients, so that rewards (their std is 2) move it more.
+    exact = 0.05 if policy == "Calibrated" else 1e-5
     rounds = zip(DECIDED_2["contexts"], DECIDED_2["rewards"], DECIDED_2["decisions"][name], strict=True)
     for context, reward, decided in rounds:
         decision = person.decide(context)
         assert decision.action == decided["action"]
-        assert decision.expected_reward == pytest.approx(decided["expected_reward"], rel=exact, abs=1e-5)
+        assert decision.expected_reward == pytest.approx(decided["expected_reward"], rel=1e-4, abs=exact)
         person.learn(decision, reward=reward)
     model.save(tmp_path / "again")
     assert_same(kind.load(tmp_path / "again"), model)

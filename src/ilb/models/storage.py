@@ -44,12 +44,11 @@ Model = TypeVar("Model", LatentModel, RecurrentRegression)
 def save_model(model: LatentModel | RecurrentRegression, path: Path) -> None:
     """Write a model into the directory `path`, replacing the one that is there."""
     arrays: dict[str, np.ndarray] = {}
-    names = [part.name for part in fields(model) if part.name not in ("schema", "provenance")]
+    values = {part.name: getattr(model, part.name) for part in fields(model)}
     parts = {
-        name: None
-        if name in OPTIONAL and getattr(model, name) is None
-        else _take_apart(getattr(model, name), name, arrays)
-        for name in names
+        name: None if value is None and name in OPTIONAL else _take_apart(value, name, arrays)
+        for name, value in values.items()
+        if name not in ("schema", "provenance")
     }
     packed = pack_arrays(arrays)
     digest = hashlib.sha256(packed).hexdigest()
@@ -108,7 +107,7 @@ def _assemble(manifest: dict[str, Any], path: Path, kind: type[Model]) -> Model:
         )
     arrays = parse_arrays(packed)
     parts = {
-        name: None if name in OPTIONAL and part is None else _put_together(part, name, arrays)
+        name: None if part is None and name in OPTIONAL else _put_together(part, name, arrays)
         for name, part in manifest["model"].items()
     }
     schema = None if manifest["schema"] is None else Schema.from_json(manifest["schema"])
