@@ -220,7 +220,7 @@ def test_models_saved_in_format_2_still_load_and_decide_the_same(name: str, tmp_
     kind: Any = RecurrentRegression if directory == "recurrent" else LatentModel
     model = kind.load(FORMAT_2 / directory)
     person = LiveBandit.on(model, policy).start("anna")
-    # Since then the calibrated belief counts the doubt about coefficients, so that rewards (their std is 2) move it more.
+    # Since then the calibrated belief counts the doubt about coefficients, so rewards (their std is 2) move it more.
     exact = 0.05 if policy == "Calibrated" else 1e-5
     rounds = zip(DECIDED_2["contexts"], DECIDED_2["rewards"], DECIDED_2["decisions"][name], strict=True)
     for context, reward, decided in rounds:
