@@ -12,7 +12,7 @@ from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.rewards.mlp import MLPRewardRecipe
-from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardTask, reward_cells
+from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardRows, RewardTask, reward_cells
 from ilb.offline.training import Adam, Schedule
 
 INSTANCES, LENGTH, ACTIONS = 300, 12, 3
@@ -41,11 +41,16 @@ def task_of(seed: int, scale: float = 1.0, without: int | None = None) -> Reward
     action = rng.integers(ACTIONS, size=(INSTANCES, LENGTH))
     reward = np.take_along_axis(z @ THETA.T, action, axis=1) + REWARD_STD * rng.normal(size=action.shape)
     action = np.where(action == without, -1, action)
-    cells = reward_cells(Logs.from_arrays(np.zeros((*action.shape, 1)), action, scale * reward, actions=ACTIONS))
-    return RewardTask(z, cells, "abc", 1e-9 * np.eye(2), np.full(INSTANCES, LENGTH))
+    logs = Logs.from_arrays(np.zeros((*action.shape, 1)), action, scale * reward, actions=ACTIONS)
+    lengths = np.full(INSTANCES, LENGTH)
+    return RewardTask(z, reward_cells(logs), "abc", 1e-9 * np.eye(2), lengths, RewardRows.of(logs))
 
 
 def values(fitted: RewardFit, z: np.ndarray) -> np.ndarray:
+    """Give the rewards of people of whom nothing but z is known: average in what only rewards show."""
+    if fitted.population is not None:
+        average = fitted.population.mean[z.shape[1] :]
+        z = np.concatenate([z, np.broadcast_to(average, (len(z), len(average)))], axis=1)
     return np.asarray(jax.vmap(fitted.reward)(jnp.asarray(z, jnp.float32)))
 
 
@@ -70,6 +75,14 @@ def test_it_measures_the_noise_of_rewards(fits: list[RewardFit]) -> None:
     for fitted, scale in zip(fits, (1.0, 100.0), strict=True):
         assert np.all(np.abs(np.asarray(fitted.reward_variance) / scale**2 - REWARD_STD**2) < 4 * error)
         assert 0 <= fitted.leftover_variance / scale**2 < 0.1
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e8])
+def test_units_of_rewards_are_only_units(recipe: RewardRecipe, fits: list[RewardFit], scale: float) -> None:
+    scaled = recipe.train(jr.split(jr.key(0))[:1], [task_of(0, scale)])[0]
+    np.testing.assert_allclose(values(scaled, NEW) / scale, values(fits[0], NEW), rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(scaled.reward_variance / scale**2, fits[0].reward_variance, rtol=1e-2)
+    np.testing.assert_allclose(scaled.leftover_variance / scale**2, fits[0].leftover_variance, atol=1e-2)
 
 
 def test_tasks_learned_together_are_those_learned_alone(recipe: RewardRecipe, fits: list[RewardFit]) -> None:

@@ -35,6 +35,8 @@ FORMATS: dict[type[eqx.Module], str] = {
 
 FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
+OPTIONAL = ("moment",)
+"""Parts that a model may lack; their place in the manifest is null, or, before format 3, not there."""
 
 Model = TypeVar("Model", LatentModel, RecurrentRegression)
 
@@ -42,8 +44,12 @@ Model = TypeVar("Model", LatentModel, RecurrentRegression)
 def save_model(model: LatentModel | RecurrentRegression, path: Path) -> None:
     """Write a model into the directory `path`, replacing the one that is there."""
     arrays: dict[str, np.ndarray] = {}
-    names = [part.name for part in fields(model) if part.name not in ("schema", "provenance")]
-    parts = {name: _take_apart(getattr(model, name), name, arrays) for name in names}
+    values = {part.name: getattr(model, part.name) for part in fields(model)}
+    parts = {
+        name: None if value is None and name in OPTIONAL else _take_apart(value, name, arrays)
+        for name, value in values.items()
+        if name not in ("schema", "provenance")
+    }
     packed = pack_arrays(arrays)
     digest = hashlib.sha256(packed).hexdigest()
     manifest: dict[str, Any] = {
@@ -100,7 +106,10 @@ def _assemble(manifest: dict[str, Any], path: Path, kind: type[Model]) -> Model:
             "It was cut short or changed after it was saved; restore a copy or fit the model again."
         )
     arrays = parse_arrays(packed)
-    parts = {name: _put_together(part, name, arrays) for name, part in manifest["model"].items()}
+    parts = {
+        name: None if part is None and name in OPTIONAL else _put_together(part, name, arrays)
+        for name, part in manifest["model"].items()
+    }
     schema = None if manifest["schema"] is None else Schema.from_json(manifest["schema"])
     provenance = None if manifest["provenance"] is None else _provenance(manifest["provenance"])
     return kind(**parts, schema=schema, provenance=provenance)
@@ -138,8 +147,6 @@ def _read_manifest(path: Path, expected: str) -> dict[str, Any]:
 
 def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """Turn a module into JSON, putting its arrays into `arrays` under dotted names."""
-    if value is None:
-        return None
     if isinstance(value, jax.Array | np.ndarray):
         arrays[name] = np.array(value, order="C")  # `ascontiguousarray` would turn scalars into vectors
         return {"array": name}
@@ -156,7 +163,7 @@ def _take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if part is None:
-        return None
+        raise ModelFileError(f"{name} is null: the model lacks it. Restore a copy or fit the model again.")
     if isinstance(part, list):
         return tuple(_put_together(item, f"{name}.{number}", arrays) for number, item in enumerate(part))
     if "array" in part:

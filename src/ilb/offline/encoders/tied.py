@@ -59,7 +59,8 @@ def pad_histories(
     rows, instances = padded_size(max(len(context), like[0])), padded_size(max(len(lengths), like[1]))
     return Histories(
         pad_rows(context, rows),
-        pad_rows(starts, instances).astype(np.int32),
+        # What is no instance begins after every row, so that starts can be searched.
+        pad_rows(starts, instances, fill=np.iinfo(np.int32).max).astype(np.int32),
         pad_rows(lengths, instances).astype(np.int32),
         np.asarray(len(lengths), dtype=np.int32),
     )
@@ -73,12 +74,21 @@ class Batch(NamedTuple):
     rival: Bool[Array | np.ndarray, "C C"]
 
 
-def draw_batch(key: PRNGKeyArray, histories: Histories, instances: int, rows: int) -> Batch:
-    """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs."""
+def draw_batch(key: PRNGKeyArray, histories: Histories, instances: int, rows: int, by_length: bool = False) -> Batch:
+    """Draw `rows` rows of each of `instances` instances, at a cost that does not depend on the size of the logs.
+
+    Instances have equal chances, or, `by_length`, chances in proportion to their rows. Equal chances have the few rows
+    of a short history visited over and over, until the network knows them by heart.
+    """
     # All randomness in one call: it is most of what a compiler would otherwise have to work through.
     numbers = jr.uniform(key, (instances + 1, rows + 2))
     context, start, length, count = (jnp.asarray(part) for part in histories)
-    chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], count)
+    if by_length:
+        total = start[count - 1] + length[count - 1]
+        drawn = _stratified(numbers[:-1, rows], numbers[-1, 0], total)
+        chosen = jnp.searchsorted(start, drawn, side="right") - 1
+    else:
+        chosen = _stratified(numbers[:-1, rows], numbers[-1, 0], count)
     row = jax.vmap(_stratified)(numbers[:-1, :rows], numbers[:-1, rows + 1], length[chosen])
     fresh = ~_repeats_earlier(chosen)
     return Batch(
@@ -122,9 +132,10 @@ class TiedContrast:
 
     instances: int = 32
     rows: int = 16
+    by_length: bool = False
 
     def __call__(self, params: TiedParams, histories: Histories, key: PRNGKeyArray) -> Float[Array, ""]:
-        batch = draw_batch(key, histories, self.instances, self.rows)
+        batch = draw_batch(key, histories, self.instances, self.rows, self.by_length)
         losses = params.losses(batch)
         # A row that is alone in its instance has no belief to be matched with: it only serves as a rival.
         counted = batch.fresh & (batch.fresh.sum(axis=1, keepdims=True) > 1)
@@ -236,7 +247,8 @@ class TiedRecipe:
             )
         rows = min(self.rows_per_instance, longest)
         instances = self.instances_per_batch * self.rows_per_instance // rows
-        return TiedContrast(min(instances, max(table.instances for table in logs)), rows)
+        unequal = any(np.ptp(table.lengths) > 0 for table in logs)
+        return TiedContrast(min(instances, max(table.instances for table in logs)), rows, unequal)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

@@ -14,9 +14,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ilb.errors import IlbWarning, RareActionWarning
+from ilb.errors import IlbWarning
 from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
-from ilb.offline.rewards.recipe import RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
+from ilb.offline.rewards.recipe import (
+    RewardFit,
+    RewardTask,
+    measure_leftover_variance,
+    measure_reward_variance,
+    warn_of_unseen_actions,
+)
 from ilb.offline.scaling import Units, measure_columns
 from ilb.offline.training import (
     Adam,
@@ -90,7 +96,7 @@ class MLPRewardRecipe:
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         keys_split, keys_network, keys_step = split_each(keys, 3)
         for task in tasks:
-            _warn_of_unseen_actions(task)
+            warn_of_unseen_actions(task)
         units = [_units(task) for task in tasks]
         held_out = [self._hold_out(key, len(task.lengths)) for key, task in zip(keys_split, tasks, strict=True)]
         loss = RewardLoss(self.slope, self.batch)
@@ -163,15 +169,3 @@ def _complete(network: LeakyMLP, task: RewardTask, held: np.ndarray, run: Minimi
 def _values_and_slopes(network: LeakyMLP, encodings: Float[Array, "I n"]) -> tuple[Array, Array]:
     """Give the rewards of every encoding, and their derivatives by it."""
     return jax.vmap(network)(encodings), jax.vmap(jax.jacfwd(network))(encodings)
-
-
-def _warn_of_unseen_actions(task: RewardTask) -> None:
-    unseen = np.setdiff1d(np.arange(len(task.labels)), task.cells.action)
-    if len(unseen):
-        listed = ", ".join(repr(task.labels[a]) for a in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
-        warnings.warn(
-            f"{len(unseen)} of {len(task.labels)} actions have no reward at all: {listed}. They are predicted to give "
-            "the mean reward of all actions; drop them or collect rows.",
-            RareActionWarning,
-            stacklevel=4,
-        )

@@ -15,7 +15,7 @@ from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
 from ilb.networks import Affine
 from ilb.offline.rewards.boosting import Boosting, Trees
 from ilb.offline.rewards.person_estimator import PersonModelFit, PersonSums, fit_person_model
-from ilb.offline.rewards.recipe import Population, RewardFit, RewardTask
+from ilb.offline.rewards.recipe import Population, RewardFit, RewardTask, warn_of_unseen_actions
 from ilb.offline.scaling import ROUNDING, measure_columns
 from ilb.offline.training import Keys
 from ilb.types import Report, silent
@@ -43,6 +43,8 @@ class PersonRewardRecipe:
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn that depends on a key
+        for task in tasks:
+            warn_of_unseen_actions(task)
         return [self._fit(task) for task in tasks]
 
     def _fit(self, task: RewardTask) -> RewardFit:

@@ -5,12 +5,14 @@ Rows of one instance with the same action share their mean encoding, so all sums
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.models.moments import AbstractMoment
 from ilb.offline.training import Keys
@@ -130,3 +132,16 @@ def measure_leftover_variance(
     inflation = len(residual) / max(len(residual) - parameters, 1)
     excess = np.sum(weight * (inflation * residual**2 - expected)) / np.sum(weight)
     return max(float(excess), 0.0)
+
+
+def warn_of_unseen_actions(task: RewardTask) -> None:
+    """Warn of actions that no row with a reward has."""
+    unseen = np.setdiff1d(np.arange(len(task.labels)), task.cells.action)
+    if len(unseen):
+        listed = ", ".join(repr(task.labels[a]) for a in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+        warnings.warn(
+            f"{len(unseen)} of {len(task.labels)} actions have no reward at all: {listed}. They are predicted to give "
+            "the mean reward of all actions; drop them or collect rows.",
+            RareActionWarning,
+            stacklevel=4,
+        )
