@@ -38,7 +38,7 @@ from ilb.types import Encoder, Report, silent
 ROUNDS = 50
 """Rewards of each held-out person that are predicted: early ones matter, and late ones cost as much."""
 
-MOST_LEARNED, MOST_HELD_OUT = (20_000, 2_000), (8_000, 1_000)
+MOST_LEARNED, MOST_HELD_OUT = (20_000, 1_500), (8_000, 1_000)
 """Rows and people that candidates are compared on: more would not change the choice, only its cost."""
 
 WIDEST = 8
@@ -359,13 +359,18 @@ class Search:
         tied = self._train("tied", TiedRecipe(), 3, TRAIN)
         for encoding in tied:
             self._try_encoding(encoding, structure)
-        if plain is not None and self._best is not before:
+        if plain is not None and self._improves_on(before):
             beside = [SideBySide(*both) for both in zip(tied[0].encoders, plain.encoders, strict=True)]
             recipe = WithContexts(encoding_dim=tied[0].latent_dim)
             self._try_encoding(_Encoding("tied beside contexts", recipe, tied[0].latent_dim, beside, 4), structure)
-        if self._best is not before:
+        if self._improves_on(before):
             for encoding in self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP)[:1]:
                 self._try_encoding(encoding, structure)
+
+    def _improves_on(self, before: _Attempt) -> bool:
+        """Tell whether an encoder is worth it so far, so that more of its kind may be."""
+        lead = self._best.trial.lead_over(before.trial)
+        return not before.trial.eligible or lead.value > lead.standard_error
 
     def _try_encoding(self, encoding: _Encoding, structure: _Structure) -> None:
         """Try the encoding with all that rewards alone have shown to be worth it, and as the paper has it."""
@@ -413,7 +418,8 @@ class Search:
             encoder = without_clock(encoder, training.width)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
-            model = complete_model(encoder, training, reward=candidate.reward, seed=self.seed)
+            reward = candidate.reward.hastened() if isinstance(candidate.reward, PersonRewardRecipe) else candidate.reward
+            model = complete_model(encoder, training, reward=reward, seed=self.seed)
         return predict_ahead(model, held_out, rounds=ROUNDS).of_people(number)
 
     def _train(self, name: str, recipe: EncoderRecipe, rank: int, units: int) -> list[_Encoding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from ilb.models.latent import LinearReward
 from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
 from ilb.networks import Affine
 from ilb.offline.rewards.boosting import Boosting, Trees
-from ilb.offline.rewards.person_estimator import PersonModelFit, PersonSums, fit_person_model
+from ilb.offline.rewards.person_estimator import STEPS, TOLERANCE, PersonModelFit, PersonSums, fit_person_model
 from ilb.offline.rewards.recipe import Population, RewardFit, RewardTask, warn_of_unseen_actions
 from ilb.offline.scaling import ROUNDING, measure_columns
 from ilb.offline.training import Keys
@@ -40,6 +40,12 @@ class PersonRewardRecipe:
     boosting: Boosting = field(default_factory=Boosting)
     most_rows: int = 200_000
     most_work: float = 2e8
+    steps: int = STEPS
+    tolerance: float = TOLERANCE
+
+    def hastened(self) -> PersonRewardRecipe:
+        """Stop earlier: near enough to compare candidates."""
+        return replace(self, steps=60, tolerance=10 * self.tolerance)
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn that depends on a key
@@ -66,7 +72,14 @@ class PersonRewardRecipe:
             task.encoding_covariance / np.outer(rows.encodings.spread, rows.encodings.spread),
         )
         hidden = min(self.hidden, len(task.labels))
-        fitted = fit_person_model(sums, hidden, same_level=self.same_level, own_effects=self.own_effects)
+        fitted = fit_person_model(
+            sums,
+            hidden,
+            same_level=self.same_level,
+            own_effects=self.own_effects,
+            steps=self.steps,
+            tolerance=self.tolerance,
+        )
         return _complete(fitted, rows, trees, moment.shape[1])
 
 

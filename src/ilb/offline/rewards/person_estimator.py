@@ -109,14 +109,20 @@ class PersonModelFit(NamedTuple):
 
 
 def fit_person_model(
-    sums: PersonSums, hidden: int, *, same_level: bool = False, own_effects: bool = True, steps: int = STEPS
+    sums: PersonSums,
+    hidden: int,
+    *,
+    same_level: bool = False,
+    own_effects: bool = True,
+    steps: int = STEPS,
+    tolerance: float = TOLERANCE,
 ) -> PersonModelFit:
     """Fit the model with so many hidden coordinates u; rewards and moments should have a scale of about one.
 
     With `same_level` the first of them moves the rewards of all actions by the same amount: a random intercept. Without
     `own_effects` there is no variance of person × action.
     """
-    return _Estimator(sums, hidden, same_level, own_effects).run(steps)
+    return _Estimator(sums, hidden, same_level, own_effects).run(steps, tolerance)
 
 
 class _People(NamedTuple):
@@ -147,6 +153,7 @@ class _Estimator:
         sums, actions = self.sums, self.sums.actions
         self.by_person = _incidence(sums.person, sums.people)
         self.by_action = _incidence(sums.action, actions)
+        self.cells_of = [np.flatnonzero(sums.action == action) for action in range(actions)]
         self.one = np.concatenate([sums.rows[:, None], sums.moment_sum], axis=1)
         self.mean_features = self.one / sums.rows[:, None]
         self.sizes, self.size = np.unique(sums.rows, return_inverse=True)
@@ -185,14 +192,14 @@ class _Estimator:
             self.population[: self.n, : self.n] = np.cov(means, rowvar=False).reshape(self.n, self.n)
             self._keep_population_positive()
 
-    def run(self, steps: int) -> PersonModelFit:
+    def run(self, steps: int, tolerance: float) -> PersonModelFit:
         bounds: list[float] = []
         for _ in range(steps):
             people = self._believe_people()
             people = self._take_population(people)
             bounds.append(self._regress(people) + self._of_people(people))
             self._take_variances(people)
-            if len(bounds) > 6 and bounds[-1] - bounds[-2] < TOLERANCE * self.total.sum():
+            if len(bounds) > 6 and bounds[-1] - bounds[-2] < tolerance * self.total.sum():
                 break
         return PersonModelFit(
             self.beta, self.covariance, self.mean, self.population, self.sigma, self.tau, np.array(bounds)
@@ -315,9 +322,7 @@ class _Estimator:
         of_person = np.sum(theta[action] * who, axis=1) + self.beta[action, p]
         of_moment = np.sum(sums.moment_sum * slopes[action], axis=1)
         features = np.concatenate([who, self.mean_features], axis=1)
-        doubt = np.einsum("ci,cij,cj->c", features, self.covariance[action], features)
-        both = self.covariance[:, :p, :p] + theta[:, :, None] * theta[:, None, :]
-        doubt += np.einsum("cij,cij->c", both[action], people.covariance[sums.person])
+        doubt = self._coefficient_doubt(features) + self._person_doubt(people)
         gain = sums.rows * self.tau / spread
         own = gain * ((sums.reward_sum - of_moment) / sums.rows - of_person)
         left = self.tau * self.sigma[action] / spread  # variance of delta once the rewards are known
@@ -336,6 +341,24 @@ class _Estimator:
             whole = self.sigma.mean() + self.tau
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
             self.tau = UNTOLD_SHARE * whole
+
+
+    def _coefficient_doubt(self, features: Float[np.ndarray, "cells m"]) -> Float[np.ndarray, " cells"]:
+        r"""Give $\phi^\top C_a \phi$ for each cell, action by action."""
+        doubt = np.empty(len(features))
+        for action, cells in enumerate(self.cells_of):
+            doubt[cells] = np.sum((features[cells] @ self.covariance[action]) * features[cells], axis=1)
+        return doubt
+
+    def _person_doubt(self, people: _People) -> Float[np.ndarray, " cells"]:
+        r"""Give $\langle C_a + \theta_a \theta_a^\top, V_i \rangle$ for each cell, action by action."""
+        theta = self.beta[:, : self.p]
+        both = (self.covariance[:, : self.p, : self.p] + theta[:, :, None] * theta[:, None, :]).reshape(len(theta), -1)
+        flat = people.covariance.reshape(len(people.covariance), -1)
+        doubt = np.empty(len(self.sums.person))
+        for action, cells in enumerate(self.cells_of):
+            doubt[cells] = flat[self.sums.person[cells]] @ both[action]
+        return doubt
 
 
 def _incidence(index: Int[np.ndarray, " items"], groups: int) -> sparse.csr_matrix:
