@@ -23,8 +23,8 @@ from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import LinearRewardRecipe
-from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _units, _warn_of_unseen_actions
-from ilb.offline.rewards.recipe import Cells, RewardFit, RewardRecipe, RewardTask, reward_cells
+from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _units
+from ilb.offline.rewards.recipe import Cells, RewardFit, RewardRecipe, RewardTask, reward_cells, warn_of_unseen_actions
 from ilb.offline.training import Adam, LossCurve, Schedule
 from ilb.online.roster import policy_on
 from ilb.types import Report, as_real, silent
@@ -316,7 +316,7 @@ def test_no_more_than_five_actions_without_rewards_are_listed(unseen: Any, dots:
     cells = Cells(np.zeros(1, int), np.zeros(1, int), np.ones(1, int), np.ones(1), np.zeros(1))
     task = RewardTask(np.zeros((1, 1)), cells, [f"drug {a}" for a in range(1 + unseen)], np.eye(1), np.ones(1, int))
     with pytest.warns(RareActionWarning) as caught:
-        _warn_of_unseen_actions(task)
+        warn_of_unseen_actions(task)
     text = str(caught[0].message)
     assert text.count("'drug ") == 5
     assert ("'drug 5', ...." in text) == dots

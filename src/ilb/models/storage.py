@@ -106,7 +106,7 @@ def _assemble(manifest: dict[str, Any], path: Path, kind: type[Model]) -> Model:
             "It was cut short or changed after it was saved; restore a copy or fit the model again."
         )
     arrays = parse_arrays(packed)
-    parts = {
+    parts: dict[str, Any] = {
         name: None if part is None and name in OPTIONAL else _put_together(part, name, arrays)
         for name, part in manifest["model"].items()
     }

@@ -106,7 +106,9 @@ class ModelChoice:
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
         near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
-        chosen = min(near, key=lambda trial: (trial.candidate.rank, -trial.log_likelihood))
+        chosen = min(
+            near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood)
+        )
         return cls(tuple(trials), chosen, len(np.unique(best.predictions.person)), folds)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -154,8 +156,12 @@ FEW_PEOPLE = 40
 """With fewer people than this the sentence about a choice says how little they tell."""
 
 
+NEGLIGIBLE = 0.002
+"""Differences of the log-likelihood of a reward, in nats, that nobody would notice: 0.4 % of the unexplained variance."""
+
+
 def _within(behind: Estimate) -> bool:
-    return np.isnan(behind.standard_error) or behind.value <= behind.standard_error
+    return np.isnan(behind.standard_error) or behind.value <= max(behind.standard_error, NEGLIGIBLE)
 
 
 class Fold(NamedTuple):
@@ -358,14 +364,22 @@ class Search:
             self._try_encoding(plain, structure)
         tied = self._train("tied", TiedRecipe(), 3, TRAIN)
         for encoding in tied:
-            self._try_encoding(encoding, structure)
+            self._try(encoding, NOTHING)
+        tied = [self._narrowest(tied)]
+        self._try_encoding(tied[0], structure)
         if plain is not None and self._improves_on(before):
             beside = [SideBySide(*both) for both in zip(tied[0].encoders, plain.encoders, strict=True)]
             recipe = WithContexts(encoding_dim=tied[0].latent_dim)
             self._try_encoding(_Encoding("tied beside contexts", recipe, tied[0].latent_dim, beside, 4), structure)
         if self._improves_on(before):
-            for encoding in self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP)[:1]:
-                self._try_encoding(encoding, structure)
+            [deep] = self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP, tied[0].latent_dim)
+            self._try_encoding(deep, structure)
+
+    def _narrowest(self, encodings: Sequence[_Encoding]) -> _Encoding:
+        """Give the smallest dimension that is as good as the best, of those that were tried."""
+        trials = {id(a.encoding): a.trial for a in self.attempts}
+        choice = ModelChoice.of([trials[id(encoding)]._replace(eligible=True) for encoding in encodings], 1)
+        return next(e for e in encodings if trials[id(e)].candidate == choice.chosen.candidate)
 
     def _improves_on(self, before: _Attempt) -> bool:
         """Tell whether an encoder is worth it so far, so that more of its kind may be."""
@@ -422,11 +436,14 @@ class Search:
             model = complete_model(encoder, training, reward=reward, seed=self.seed)
         return predict_ahead(model, held_out, rounds=ROUNDS).of_people(number)
 
-    def _train(self, name: str, recipe: EncoderRecipe, rank: int, units: int) -> list[_Encoding]:
+    def _train(
+        self, name: str, recipe: EncoderRecipe, rank: int, units: int, latent_dim: int | None = None
+    ) -> list[_Encoding]:
         """Train an encoder in each fold; without a given dimension, a wide one, and the leading coordinates of it."""
         logs = [fold.training for fold in self.folds]
-        given = self.latent_dim is not None or not units
-        dim = self.latent_dim or min(WIDEST, self.logs.width, max(min(table.instances for table in logs) - 1, 1))
+        latent_dim = self.latent_dim if latent_dim is None else latent_dim
+        given = latent_dim is not None or not units
+        dim = latent_dim or min(WIDEST, self.logs.width, max(min(table.instances for table in logs) - 1, 1))
         trained = recipe.train(
             fit_keys([self.seed] * len(logs)), logs, dim, self.steps.within(units * len(logs))
         )
@@ -445,7 +462,7 @@ class Search:
         ]
 
 
-SHARES = (0.3, 0.05)
+SHARES = (0.5, 0.3, 0.1)
 """Coordinates are kept whose variance over people, in units of noise, is at least this share of the widest one's."""
 
 

@@ -63,7 +63,7 @@ class Boosting:
         foreseen = np.zeros(len(reward))
         for number in range(FOLDS):
             others, held = fold != number, fold == number
-            if np.any(held):
+            if np.any(held) and np.any(others):
                 foreseen[held] = self._train(features[others], reward[others]).predict(features[held])
         return Boosted(take_trees(self._train(features, reward), self.depth), foreseen)
 

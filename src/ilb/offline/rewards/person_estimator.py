@@ -16,7 +16,9 @@ on mean encodings as T grows, with the errors of these means accounted for where
 
 All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent
 given the rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every
-step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood.
+step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood. Two
+things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled one
+(`POOLED_ROWS`), and the vague prior of a shared level is not rescaled with u.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from scipy import sparse
 
 STEPS = 200
 TOLERANCE = 2e-6
-"""EM stops when a step raises the bound by less than this for each reward, in nats."""
+"""EM stops when a step changes the bound by less than this for each reward, in nats."""
 
 VAGUE = 1e-3
 """Prior precision, in units of standardised rewards, of what all actions share: next to nothing."""
@@ -199,7 +201,7 @@ class _Estimator:
             people = self._take_population(people)
             bounds.append(self._regress(people) + self._of_people(people))
             self._take_variances(people)
-            if len(bounds) > 6 and bounds[-1] - bounds[-2] < tolerance * self.total.sum():
+            if len(bounds) > 6 and abs(bounds[-1] - bounds[-2]) < tolerance * self.total.sum():
                 break
         return PersonModelFit(
             self.beta, self.covariance, self.mean, self.population, self.sigma, self.tau, np.array(bounds)

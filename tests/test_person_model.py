@@ -1,0 +1,352 @@
+"""The person model as a whole: what it does not depend on, what a live person is told, what comes back from disk."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from ilb.live.bandit import LiveBandit
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel, LinearReward
+from ilb.models.moments import BoostedMoment
+from ilb.networks import Affine, IdentityEncoder, NoEncoder
+from ilb.offline.ahead import predict_ahead
+from ilb.offline.fit import complete_model
+from ilb.offline.rewards.boosting import Boosting, take_trees
+from ilb.offline.rewards.person import Moment, PersonRewardRecipe
+from ilb.online.roster import policy_on
+from ilb.types import Encoder, Step
+from narrowed import known
+
+PEOPLE, LENGTH, ACTIONS = 60, 8, 3
+LABELS = ("rest", "walk", "run")
+FEW_TREES = Boosting(trees=20, depth=3, leaves=8)
+
+
+def draw_arrays(seed: int = 0, *, length: int = LENGTH, people: int = PEOPLE) -> tuple[np.ndarray, ...]:
+    """Contexts show part of the person and matter at the moment; rewards alone show a level and own effects."""
+    rng = np.random.default_rng(seed)
+    z, level = rng.normal(size=(people, 1, 2)), rng.normal(size=(people, 1))
+    context = z + 0.7 * rng.normal(size=(people, length, 2))
+    action = rng.integers(ACTIONS, size=(people, length))
+    theta = np.array([[1.0, 0.3], [-0.5, 0.8], [0.2, -0.9]])
+    slopes = np.array([[0.5, 0.0], [0.0, -0.6], [0.4, 0.4]])
+    own = 0.4 * rng.normal(size=(people, ACTIONS))
+    reward = np.take_along_axis(z[:, 0] @ theta.T + own, action, axis=1) + level
+    reward = reward + np.sum(slopes[action] * context, axis=2) + np.sin(2 * context[..., 0])
+    return context, action, reward + 0.5 * rng.normal(size=action.shape)
+
+
+def logs_with_gaps(seed: int = 0) -> Logs:
+    """Some rewards and some actions are missing."""
+    context, action, reward = draw_arrays(seed)
+    rng = np.random.default_rng(seed + 1)
+    reward = np.where(rng.random(reward.shape) < 0.15, np.nan, reward)
+    action = np.where(rng.random(action.shape) < 0.1, -1, action)
+    return Logs.from_arrays(context, action, reward, actions=LABELS)
+
+
+def fitted_on(logs: Logs, encoder: Encoder | None = None, **recipe: Any) -> LatentModel:
+    return complete_model(encoder or IdentityEncoder(), logs, reward=PersonRewardRecipe(boosting=FEW_TREES, **recipe))
+
+
+# What a model does not depend on
+
+
+KINDS: list[dict[str, Any]] = [
+    {"hidden": 2},
+    {"hidden": 1, "same_level": True, "own_effects": False, "moment": "linear"},
+    {"hidden": 2, "moment": "boosted"},
+]
+NAMES = ["hidden", "level", "boosted"]
+KIND = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+# Trees ask for the number of the action, and people are drawn into folds for them by their number.
+LINEAR_KIND = pytest.mark.parametrize("kind", KINDS[:2], ids=NAMES[:2])
+
+
+@KIND
+@pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (1e7, -3e7)])
+def test_units_of_rewards_are_only_units(kind: dict[str, Any], scale: float, shift: float) -> None:
+    context, action, reward = draw_arrays()
+    logs, scaled = (Logs.from_arrays(context, action, r, actions=LABELS) for r in (reward, scale * reward + shift))
+    plain, other = (predict_ahead(fitted_on(table, **kind), table) for table in (logs, scaled))
+    np.testing.assert_allclose((other.mean - shift) / scale, plain.mean, atol=0.01)
+    np.testing.assert_allclose(other.std / scale, plain.std, rtol=0.01)
+
+
+@KIND
+def test_units_of_contexts_are_only_units(kind: dict[str, Any]) -> None:
+    context, action, reward = draw_arrays()
+    logs = Logs.from_arrays(context, action, reward, actions=LABELS)
+    scaled = Logs.from_arrays(context * [1000.0, 0.01] + [5000.0, 1.0], action, reward, actions=LABELS)
+    plain, other = (predict_ahead(fitted_on(table, **kind), table) for table in (logs, scaled))
+    # A value next to the threshold of a tree may fall on its other side.
+    far = np.abs(other.mean - plain.mean) > 0.01
+    assert far.mean() < 0.01
+    np.testing.assert_allclose(other.std, plain.std, rtol=0.01)
+
+
+@LINEAR_KIND
+def test_the_order_of_people_does_not_matter(kind: dict[str, Any]) -> None:
+    context, action, reward = draw_arrays()
+    order = np.random.default_rng(0).permutation(PEOPLE)
+    logs = Logs.from_arrays(context, action, reward, actions=LABELS)
+    moved = Logs.from_arrays(context[order], action[order], reward[order], actions=LABELS)
+    plain, other = (predict_ahead(fitted_on(table, **kind), table) for table in (logs, moved))
+    np.testing.assert_allclose(other.mean.reshape(PEOPLE, LENGTH), plain.mean.reshape(PEOPLE, LENGTH)[order], atol=2e-3)
+
+
+@LINEAR_KIND
+def test_the_order_of_actions_does_not_matter(kind: dict[str, Any]) -> None:
+    context, action, reward = draw_arrays()
+    order = np.array([2, 0, 1])
+    logs = Logs.from_arrays(context, action, reward, actions=LABELS)
+    labels = [LABELS[a] for a in np.argsort(order)]
+    moved = Logs.from_arrays(context, order[action], reward, actions=labels)
+    plain, other = (predict_ahead(fitted_on(table, **kind), table) for table in (logs, moved))
+    np.testing.assert_allclose(other.mean, plain.mean, atol=0.02)
+    np.testing.assert_allclose(other.std, plain.std, rtol=0.02)
+
+
+def test_long_histories_without_hidden_coordinates_give_least_squares() -> None:
+    context, action, _ = draw_arrays(length=300, people=100)
+    theta = np.array([[1.0, 0.3], [-0.5, 0.8], [0.2, -0.9]])
+    reward = np.take_along_axis(np.repeat((context.mean(axis=1) @ theta.T)[:, None], 300, axis=1), action[..., None], 2)
+    reward = reward[..., 0] + 0.5 * np.random.default_rng(5).normal(size=action.shape)
+    logs = Logs.from_arrays(context, action, reward, actions=LABELS)
+    plain = complete_model(IdentityEncoder(), logs)
+    person = fitted_on(logs, hidden=0, own_effects=False)
+    assert isinstance(plain.reward, LinearReward)
+    assert isinstance(person.reward, LinearReward)
+    np.testing.assert_allclose(person.reward.theta, plain.reward.theta, atol=0.02)
+    np.testing.assert_allclose(person.reward.intercept, plain.reward.intercept, atol=0.02)
+    np.testing.assert_allclose(person.noise.reward_variance, plain.noise.reward_variance, rtol=0.02)
+
+
+DEGENERATE: dict[str, Any] = {
+    "constant rewards": lambda context, action, reward: (context, action, np.full_like(reward, 5.0)),
+    "a constant column": lambda context, action, reward: (context * [1.0, 0.0] + [0.0, 7.0], action, reward),
+    "a column twice": lambda context, action, reward: (context[..., [0, 0]], action, reward),
+    "contexts that never change": lambda context, action, reward: (
+        np.repeat(context[:, :1], LENGTH, 1),
+        action,
+        reward,
+    ),
+    "two people": lambda context, action, reward: (context[:2], action[:2], reward[:2]),
+    "one row each": lambda context, action, reward: (context[:, :1], action[:, :1], reward[:, :1]),
+    "rewards of one person": lambda context, action, reward: (
+        context,
+        action,
+        np.where(np.arange(PEOPLE)[:, None] == 3, reward, np.nan),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("moment", ["linear", "boosted"])
+def test_poor_tables_give_finite_predictions(name: str, moment: Moment) -> None:
+    logs = Logs.from_arrays(*DEGENERATE[name](*draw_arrays()), actions=LABELS)
+    ahead = predict_ahead(fitted_on(logs, hidden=2, moment=moment), logs)
+    assert np.all(np.isfinite(ahead.mean))
+    assert np.all(np.isfinite(ahead.std) & (ahead.std > 0))
+    least, most = ahead.reward.min(), ahead.reward.max()
+    room = most - least + 1e-3
+    assert np.all((ahead.mean > least - room) & (ahead.mean < most + room))
+
+
+# What a live person is told
+
+
+@pytest.mark.parametrize("encoder", [IdentityEncoder(), NoEncoder()], ids=["identity", "none"])
+@pytest.mark.parametrize("moment", ["none", "linear", "boosted"])
+def test_predictions_ahead_are_what_a_live_person_is_told(encoder: Encoder, moment: Moment) -> None:
+    logs = logs_with_gaps()
+    model = fitted_on(logs, encoder, hidden=2, moment=moment)
+    ahead = predict_ahead(model, logs)
+    bandit = LiveBandit.on(model, "Calibrated")
+    told: dict[int, tuple[float, float]] = {}
+    for i in range(5):
+        person = bandit.start(i)
+        for row in range(logs.starts[i], logs.starts[i + 1]):
+            decision = person.decide(dict(zip(("x1", "x2"), map(float, logs.context[row]), strict=True)))
+            if not logs.rewarded[row]:
+                person.forget(decision)
+                continue
+            label = LABELS[logs.action[row]]
+            told[row] = decision.expected_reward[label], decision.reward_std[label]
+            person.learn(decision, reward=float(logs.reward[row]), action=label)
+    among = np.isin(ahead.rows, list(told))
+    assert ahead.rows[among].tolist() == list(told)
+    assert len(told) < logs.starts[5]
+    mean, std = np.array(list(told.values())).T
+    np.testing.assert_allclose(ahead.mean[among], mean, atol=2e-4)
+    noise = np.asarray(model.noise.reward_variance)[logs.action[ahead.rows[among]]]
+    np.testing.assert_allclose(ahead.std[among], np.sqrt(std**2 + noise), rtol=1e-3)
+
+
+def test_predictions_ahead_may_stop_after_some_rewards_of_each_person() -> None:
+    logs = logs_with_gaps()
+    model = fitted_on(logs, hidden=1)
+    whole, first = predict_ahead(model, logs), predict_ahead(model, logs, rounds=2)
+    assert np.bincount(first.person).max() == 2
+    np.testing.assert_array_equal(first.mean, whole.mean[np.isin(whole.rows, first.rows)])
+
+
+def test_later_rows_do_not_change_what_was_predicted_before_them() -> None:
+    context, action, reward = draw_arrays()
+    model = fitted_on(Logs.from_arrays(context, action, reward, actions=LABELS), hidden=2, moment="linear")
+    reward_later, context_later = reward.copy(), context.copy()
+    reward_later[:, 5:] += 10.0
+    context_later[:, 5:] += 3.0
+    changed = Logs.from_arrays(context_later, action, reward_later, actions=LABELS)
+    before, after = (
+        predict_ahead(model, table).mean.reshape(PEOPLE, LENGTH)
+        for table in (Logs.from_arrays(context, action, reward, actions=LABELS), changed)
+    )
+    np.testing.assert_array_equal(before[:, :5], after[:, :5])
+    assert np.all(np.abs(before[:, 6:] - after[:, 6:]).max(axis=1) > 0.5)
+
+
+def crossover(seed: int = 0, people: int = 80) -> Logs:
+    """Everyone tries four of six actions once: nothing is repeated, and there are no contexts."""
+    rng = np.random.default_rng(seed)
+    action = np.stack([rng.permutation(6)[:4] for _ in range(people)])
+    mean = rng.normal(size=(people, 1)) + np.take_along_axis(rng.normal(size=(people, 6)), action, axis=1)
+    reward = 6 + np.linspace(-0.5, 0.5, 6)[action] + mean + 0.7 * rng.normal(size=action.shape)
+    return Logs.from_arrays(np.zeros((*action.shape, 0)), action, reward, actions=6)
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 4])
+def test_five_bad_rewards_change_the_belief_although_the_logs_repeat_nothing(hidden: int) -> None:
+    logs = crossover()
+    model = fitted_on(logs, NoEncoder(), hidden=hidden)
+    person = LiveBandit.on(model, "Calibrated").start("anna")
+    first = decision = person.decide({})
+    for _ in range(5):
+        person.learn(decision, reward=1.0, action=first.action)
+        decision = person.decide({})
+    std = float(np.nanstd(logs.reward))
+    assert 0.05 * std < first.reward_std[first.action] < 1.5 * std
+    fallen = first.expected_reward[first.action] - decision.expected_reward[first.action]
+    assert fallen > 0.2 * (first.expected_reward[first.action] - 1.0)
+    assert 0.05 * std < decision.reward_std[first.action] < first.reward_std[first.action]
+
+
+# Trees
+
+
+def boosted(seed: int, depth: int) -> tuple[HistGradientBoostingRegressor, BoostedMoment, np.ndarray]:
+    """Trees of scikit-learn on columns that take few values, those trees as a moment, and their features."""
+    rng = np.random.default_rng(seed)
+    features = np.round(rng.normal(size=(800, 3)), 1).astype(np.float32)
+    features[:, 2] = rng.integers(ACTIONS, size=800)
+    reward = np.sin(2 * features[:, 0]) * features[:, 2] + features[:, 1] + 0.1 * rng.normal(size=800)
+    model = HistGradientBoostingRegressor(max_iter=30, max_depth=depth, early_stopping=False, random_state=0)
+    trees = take_trees(model.fit(features, reward), depth)
+    nothing = Affine(jnp.zeros((2, ACTIONS)), jnp.zeros(ACTIONS))
+    shift = nothing.shift + trees.base
+    parts = (jnp.asarray(part) for part in trees[:3])
+    return model, BoostedMoment(Affine(nothing.matrix, shift), *parts), features
+
+
+def assert_predicts_the_same(model: HistGradientBoostingRegressor, moment: BoostedMoment, features: np.ndarray) -> None:
+    ours = jax.vmap(moment)(jnp.asarray(features[:, :2]))[np.arange(len(features)), features[:, 2].astype(int)]
+    np.testing.assert_allclose(ours, model.predict(features), atol=1e-5)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 6])
+def test_trees_predict_what_scikit_learn_predicts(depth: int) -> None:
+    model, moment, features = boosted(0, depth)
+    assert_predicts_the_same(model, moment, features)
+
+
+def test_values_on_the_threshold_of_a_tree_go_where_scikit_learn_sends_them() -> None:
+    model, moment, features = boosted(1, 4)
+    thresholds = np.asarray(moment.threshold)[np.isfinite(moment.threshold) & (np.asarray(moment.column) == 0)]
+    assert len(thresholds) > 20
+    for nudged in (thresholds, *(np.nextafter(thresholds, np.float32(side)) for side in (-np.inf, np.inf))):
+        rows = np.resize(features, (len(nudged), 3)).copy()
+        rows[:, 0] = nudged
+        assert_predicts_the_same(model, moment, rows)
+
+
+# Every policy, and files
+
+
+@pytest.fixture(scope="module")
+def whole_model() -> LatentModel:
+    """A model with everything: contexts that show, hidden coordinates, trees beside linear effects."""
+    return fitted_on(logs_with_gaps(), hidden=2, moment="boosted")
+
+
+def lived(model: LatentModel, policy: str) -> list[tuple[Any, dict[Any, float]]]:
+    person = LiveBandit.on(model, policy).start("anna")
+    decisions = []
+    for context, reward in zip(([0.3, -1.0], [1.2, 0.1], [-0.4, 0.6], [0.0, 0.0]), (1.0, -2.0, 0.3, 0.9), strict=True):
+        decision = person.decide(dict(zip(("x1", "x2"), context, strict=True)))
+        decisions.append((decision.action, dict(decision.expected_reward)))
+        person.learn(decision, reward=reward)
+    return decisions
+
+
+POLICIES = ["CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated", "Calibrated-TS", "MABPrior"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_model_with_everything_decides_the_same_when_it_comes_back(
+    whole_model: LatentModel, policy: str, tmp_path: Path
+) -> None:
+    whole_model.save(tmp_path)
+    decisions = lived(whole_model, policy)
+    assert lived(LatentModel.load(tmp_path), policy) == decisions
+    assert np.all(np.isfinite([list(values.values()) for _, values in decisions]))
+
+
+def test_every_part_of_a_model_with_everything_comes_back(whole_model: LatentModel, tmp_path: Path) -> None:
+    whole_model.save(tmp_path)
+    loaded = LatentModel.load(tmp_path)
+    assert bool(eqx.tree_equal(loaded.bare(), whole_model.bare()))
+    assert repr(loaded) == "LatentModel(n=2, hidden=2, K=3, moment=BoostedMoment)"
+
+
+def test_the_paper_s_policies_see_the_moment_and_the_encoding_but_not_what_is_hidden(whole_model: LatentModel) -> None:
+    """CPG by hand: rewards at the mean encoding, average in what is hidden, and the effects of the context at hand."""
+    contexts = [[0.3, -1.0], [1.2, 0.1], [-0.4, 0.6], [0.0, 0.0]]
+    reward = whole_model.reward
+    assert isinstance(reward, LinearReward)
+    for number, (_, values) in enumerate(lived(whole_model, "CPG")):
+        mean = np.mean(contexts[: number + 1], axis=0)
+        expected = np.asarray(reward.theta)[:, :2] @ mean + np.asarray(reward.intercept)
+        expected = expected + np.asarray(known(whole_model.moment)(jnp.asarray(contexts[number])))
+        np.testing.assert_allclose(list(values.values()), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("moment", ["linear", "boosted"])
+@pytest.mark.parametrize("policy", ["CPG", "FPG", "Calibrated"])
+def test_on_raw_contexts_a_model_decides_as_on_scaled_ones(moment: Moment, policy: str) -> None:
+    context, action, reward = draw_arrays()
+    rows = {"person": np.repeat(np.arange(PEOPLE), LENGTH), "do": action.ravel(), "gain": reward.ravel()}
+    rows |= {"x1": 100 + 40 * context[..., 0].ravel(), "x2": context[..., 1].ravel()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logs = Logs.from_frame(pd.DataFrame(rows), instance="person", action="do", reward="gain")
+    model = fitted_on(logs, hidden=1, moment=moment)
+    raw = np.stack([rows["x1"], rows["x2"]], axis=1)[:4].astype(np.float32)
+    plans = []
+    for contexts, chosen in ((logs.context[:4], model), (raw, model.on_raw_contexts())):
+        belief: Any = policy_on(chosen, policy).belief  # type: ignore[attr-defined]
+        state, told = belief.init(), []
+        for context_now, taken, gained in zip(contexts, (0, 1, 2, 1), (1.0, -1.0, 0.5, 2.0), strict=True):
+            state = belief.observe(state, jnp.asarray(context_now))
+            told.append(np.asarray(belief.rewards(state, jnp.asarray(context_now)).mean()))
+            state = belief.learn(state, Step(jnp.asarray(context_now), jnp.asarray(taken), jnp.asarray(gained)))
+        plans.append(told)
+    np.testing.assert_allclose(plans[0], plans[1], atol=1e-3)
