@@ -108,6 +108,8 @@ class Provenance:
     """Where a model comes from: enough to make it again, and how good it was.
 
     `interrupted` says that Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe.
+    `inflation` is how many times wider each coordinate of an encoding varies within people that the training did not
+    see than within those of the logs; empty where that was not measured.
     """
 
     version: str
@@ -119,6 +121,7 @@ class Provenance:
     curve: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    inflation: tuple[float, ...] = ()
 
 
 class LatentModel(eqx.Module):

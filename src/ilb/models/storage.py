@@ -174,7 +174,8 @@ def _provenance(stored: dict[str, Any]) -> Provenance:
     notes = tuple(stored["notes"])
     # Format 1 told of an interruption in a note alone.
     interrupted = stored.get("interrupted", any("interrupted" in note for note in notes))
-    return Provenance(**{**stored, "notes": notes, "interrupted": interrupted})
+    inflation = tuple(stored.get("inflation", ()))
+    return Provenance(**{**stored, "notes": notes, "interrupted": interrupted, "inflation": inflation})
 
 
 def _content_hash(manifest: dict[str, Any]) -> str:

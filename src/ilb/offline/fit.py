@@ -99,7 +99,8 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
     logs, latent_dim = [run.logs for run in runs], runs[0].latent_dim
     keys = fit_keys([run.seed for run in runs])
     trained = recipe.train(keys, logs, latent_dim, report)
-    measured = _measure([result.encoder for result in trained], logs, reward, keys, report)
+    inflations = [result.inflation for result in trained]
+    measured = _measure([result.encoder for result in trained], logs, reward, keys, report, inflations)
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
     for run, result, (fitted, noise) in zip(runs, trained, measured, strict=True):
@@ -116,6 +117,7 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
             curve=result.curve.plain(),
             notes=(*notes, *fitted.notes),
             interrupted=result.interrupted or fitted.interrupted,
+            inflation=result.inflation,
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance, fitted.moment))
     return models
@@ -135,7 +137,8 @@ def refit_rewards(
     time.
     """
     reward = LinearRewardRecipe() if reward is None else reward
-    measured = _measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report)
+    inflations = [() if model.provenance is None else model.provenance.inflation for model in models]
+    measured = _measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report, inflations)
     again = []
     for model, (fitted, noise), table in zip(models, measured, logs, strict=True):
         provenance = model.provenance
@@ -165,13 +168,19 @@ def complete_model(
 
 
 def _measure(
-    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: Keys, report: Report
+    encoders: Sequence[Encoder],
+    logs: Sequence[Logs],
+    reward: RewardRecipe,
+    keys: Keys,
+    report: Report,
+    inflations: Sequence[tuple[float, ...]] | None = None,
 ) -> list[tuple[RewardFit, NoiseLevels]]:
     """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
     scatters, tasks = [], []
-    for encoder, table in zip(encoders, logs, strict=True):
+    inflations = [()] * len(logs) if inflations is None else inflations
+    for encoder, table, inflation in zip(encoders, logs, inflations, strict=True):
         encodings = encode_contexts(encoder, table.context).astype(np.float64)
-        scatter = measure_scatter(encodings, table.starts)
+        scatter = measure_scatter(encodings, table.starts, inflation or 1.0)
         means = instance_means(encodings, table.starts)
         scatters.append(scatter)
         tasks.append(
