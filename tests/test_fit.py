@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 from jaxtyping import Array, PRNGKeyArray
 
-from ilb import choose_latent_dim, fit, fit_many
+from ilb import LatentModel, choose_latent_dim, fit, fit_many
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.logs import Logs
 from ilb.models.latent import NoiseLevels
@@ -18,7 +21,10 @@ from ilb.networks import Affine
 from ilb.offline.dimension import DimensionChoice
 from ilb.offline.encoders.recipe import TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.training import CosineAdam, LossCurve, Schedule
+from ilb.offline.encoders.with_contexts import WithContexts
+from ilb.offline.encodings import encode_contexts, measure_scatter
+from ilb.offline.fit import refit_rewards
+from ilb.offline.training import CosineAdam, LossCurve, Minimised, Schedule, fit_keys
 from ilb.types import Report, silent
 from narrowed import known, linear
 
@@ -85,6 +91,79 @@ def test_a_fit_knows_the_noise_of_each_actions_rewards(noise: NoiseLevels) -> No
     freedom = INSTANCES * (LENGTH / ACTIONS - cells)
     errors = REWARD_STD**2 * np.sqrt(2 / freedom)
     assert np.all(np.abs(np.asarray(noise.reward_variance) - REWARD_STD**2) < 4 * errors)
+
+
+@pytest.fixture(scope="module")
+def memorised() -> tuple[LatentModel, Logs, Logs]:
+    """A model of so few rows that the encoder knows them by heart, its logs, and those of people nobody has seen."""
+    world = draw_world(jr.key(0), latent_dim=5, actions=2)
+    logs, fresh = (record(jr.key(seed), world, UniformLogging(2), size, 5).logs for seed, size in ((1, 100), (2, 3000)))
+    return fit(logs, latent_dim=5), logs, fresh
+
+
+def test_the_noise_of_encodings_is_that_of_people_the_encoder_has_not_seen(
+    memorised: tuple[LatentModel, Logs, Logs],
+) -> None:
+    model, logs, fresh = memorised
+    seen, unseen = (measure_scatter(encode_contexts(model.encoder, t.context), t.starts) for t in (logs, fresh))
+    claimed, truth = np.trace(model.noise.encoding_covariance), np.trace(unseen.encoding_covariance)
+    assert np.trace(seen.encoding_covariance) < 0.75 * truth  # else there is nothing to correct
+    assert claimed == pytest.approx(truth, rel=0.15)
+    population = np.trace(unseen.population_covariance)
+    assert np.trace(seen.population_covariance) > 1.3 * population
+    assert np.trace(model.noise.population_covariance) == pytest.approx(population, rel=0.25)
+
+
+def test_rewards_learned_anew_keep_the_noise_of_unseen_people(
+    memorised: tuple[LatentModel, Logs, Logs], tmp_path: Path
+) -> None:
+    model, logs, _ = memorised
+    model.save(tmp_path / "model")
+    for kept in (model, LatentModel.load(tmp_path / "model")):
+        [again] = refit_rewards([kept], [logs], seeds=[0])
+        for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_ample_rows_are_not_trained_on_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows leave no room to overfit, and these fits stay as quick as they were."""
+    calls = []
+    minimise = TiedRecipe._minimise
+
+    def counted(*arguments: Any, **named: Any) -> Minimised:
+        calls.append(1)
+        return minimise(*arguments, **named)
+
+    monkeypatch.setattr(TiedRecipe, "_minimise", counted)
+    world = draw_world(jr.key(0), latent_dim=2, actions=2)
+    logs = record(jr.key(1), world, UniformLogging(2), 40, 10).logs
+    quick = Schedule(20, score_every=10)
+    for ample in (400, 401):
+        calls.clear()
+        model = fit(logs, latent_dim=2, recipe=TiedRecipe(ample_rows=ample, training=quick))
+        assert (len(calls) == 1) is (ample == 400)
+        assert bool(known(model.provenance).inflation) is (ample == 401)
+
+
+def test_how_much_wider_unseen_people_vary_is_the_same_in_company() -> None:
+    world = draw_world(jr.key(0), latent_dim=2, actions=2)
+    tables = [record(jr.key(seed), world, UniformLogging(2), 40, 10).logs for seed in (1, 2)]
+    recipe = TiedRecipe(training=Schedule(120, CosineAdam(0.03), score_every=10))
+    together = recipe.train(fit_keys([0, 1]), tables, 2)
+    assert together[0].best_step != together[1].best_step
+    for seed, (table, trained) in enumerate(zip(tables, together, strict=True)):
+        alone = recipe.train(fit_keys([seed]), [table], 2)[0]
+        assert alone.inflation == pytest.approx(trained.inflation, rel=1e-3)
+
+
+def test_contexts_beside_an_encoding_vary_as_they_do() -> None:
+    world = draw_world(jr.key(0), latent_dim=2, actions=2)
+    logs = record(jr.key(1), world, UniformLogging(2), 40, 5).logs
+    tied = TiedRecipe(training=Schedule(200, CosineAdam(0.03), score_every=100))
+    inflation = WithContexts(tied).train(fit_keys([0]), [logs], 2)[0].inflation
+    assert inflation[:2] == tied.train(fit_keys([0]), [logs], 2)[0].inflation
+    assert inflation[0] > 1
+    assert inflation[2:] == (1.0,) * logs.width
 
 
 def test_a_fit_knows_what_latent_states_leave_unexplained(noise: NoiseLevels) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from ilb.networks import Affine
 from ilb.offline import encodings as encodings_module
-from ilb.offline.encodings import encode_contexts, instance_means, measure_scatter
+from ilb.offline.encodings import Unseen, encode_contexts, instance_means, measure_scatter
 from ilb.offline.scaling import fit_whitening
 
 W = np.array([[1.0, 0.4], [0.4, 0.5]])
@@ -259,3 +259,53 @@ def test_contexts_that_never_vary_are_whitened_to_nearly_nothing() -> None:
         constant = rng.normal(size=3) * 10 ** rng.uniform(-3, 5)
         rows = whitened(np.tile(constant, (101, 1)).astype(np.float32))
         assert np.all(np.abs(rows) < 1.0)
+
+
+# What was learned by heart
+
+
+def test_what_the_noise_of_unseen_people_gains_their_population_loses() -> None:
+    rng = np.random.default_rng(7)
+    lengths = rng.integers(1, 12, size=3000)
+    encodings = draw_encodings(rng, lengths)
+    plain, wider, widest = (
+        measure_scatter(encodings, starts_of(lengths), inflation) for inflation in (1.0, (1.05, 1.02), 5.0)
+    )
+    scales = np.sqrt([1.05, 1.02])
+    np.testing.assert_allclose(wider.encoding_covariance, plain.encoding_covariance * np.outer(scales, scales))
+    np.testing.assert_allclose(
+        wider.encoding_covariance + wider.population_covariance,
+        plain.encoding_covariance + plain.population_covariance,
+        rtol=1e-6,
+    )
+    assert np.linalg.eigvalsh(widest.population_covariance)[0] > 0  # it can't lose more than there is
+
+
+def test_how_much_wider_unseen_people_vary_is_found_in_any_basis() -> None:
+    rng = np.random.default_rng(8)
+    lengths = np.full(2000, 4)
+    unseen = np.arange(2000) < 1000
+    encodings = draw_encodings(rng, lengths)
+    means = np.repeat(instance_means(encodings, starts_of(lengths)), 4, axis=0)
+    encodings = means + (encodings - means) * np.where(np.repeat(unseen, 4), 2.0, 1.0)[:, None]
+    found = Unseen.measure(encodings, starts_of(lengths), unseen)
+    assert found.freedom == 3000
+    assert found.ratio == pytest.approx(4 / 2.5, rel=0.05)
+    turned = Unseen.measure(encodings @ np.array([[1.0, 20.0], [-0.5, 0.3]]), starts_of(lengths), unseen)
+    assert turned.ratio == pytest.approx(found.ratio, rel=1e-6)
+
+
+def test_a_direction_that_never_varies_does_not_decide_how_much_wider() -> None:
+    rng = np.random.default_rng(9)
+    lengths = np.full(500, 4)
+    unseen = np.arange(500) < 100
+    encodings = draw_encodings(rng, lengths)
+    encodings[:, 1] = np.repeat(rng.normal(size=500), 4) + 1e-6 * rng.normal(size=2000) * np.repeat(1 + 99 * unseen, 4)
+    assert Unseen.measure(encodings, starts_of(lengths), unseen).ratio == pytest.approx(1, abs=0.1)
+
+
+def test_few_degrees_of_freedom_leave_the_noise_nearly_as_it_was() -> None:
+    assert Unseen.pooled([Unseen(3.0, 1)], 2) == pytest.approx(1 + 2 / 6)
+    assert Unseen.pooled([Unseen(3.0, 1000), Unseen(2.0, 3000)], 2) == pytest.approx(2.25, rel=0.01)
+    assert Unseen.pooled([Unseen(0.8, 1000)], 2) == 1.0
+    assert Unseen.pooled([Unseen(1.0, 0)], 2) == 1.0

@@ -114,6 +114,14 @@ def test_a_stopped_run_does_not_change_while_others_go_on() -> None:
     np.testing.assert_array_equal(run(0.12).params[0], run(5.0).params[0])
 
 
+def test_runs_can_be_told_where_to_stop_whatever_the_validation_data_say() -> None:
+    schedule = Schedule(400, MomentumSGD(0.001, 0.0), score_every=10)
+    arguments = (jr.split(jr.key(0), 2), WrongWay(), jnp.zeros(2), jnp.ones(2), schedule)
+    result = minimise_many(*arguments, validation=jnp.zeros(2), stops=np.array([20, 50]))
+    np.testing.assert_allclose(result.params, 1 - (1 - 0.002) ** np.array([20, 50]), rtol=1e-4)
+    assert result.curve.step.tolist() == [10, 20, 30, 40, 50]
+
+
 def test_interrupting_keeps_the_best_so_far(regression: tuple[Array, Array]) -> None:
     def interrupt_at_200(step: int, steps: int, loss: float) -> None:
         if step == 200:

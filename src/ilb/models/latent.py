@@ -110,6 +110,8 @@ class Provenance:
 
     `choice` is the table of candidates that were compared (`ilb.offline.selection.ModelChoice.rows`).
     `interrupted` says that Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe.
+    `inflation` is how many times wider each coordinate of an encoding varies within people that the training did not
+    see than within those of the logs; empty where that was not measured.
     """
 
     version: str
@@ -122,6 +124,7 @@ class Provenance:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     choice: tuple[Mapping[str, Any], ...] = ()
+    inflation: tuple[float, ...] = ()
 
 
 class LatentModel(eqx.Module):

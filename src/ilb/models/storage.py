@@ -181,8 +181,8 @@ def _provenance(stored: dict[str, Any]) -> Provenance:
     notes = tuple(stored["notes"])
     # Format 1 told of an interruption in a note alone.
     interrupted = stored.get("interrupted", any("interrupted" in note for note in notes))
-    choice = tuple(stored.get("choice", ()))
-    return Provenance(**{**stored, "notes": notes, "interrupted": interrupted, "choice": choice})
+    lists = {name: tuple(stored.get(name, ())) for name in ("choice", "inflation")}
+    return Provenance(**{**stored, "notes": notes, "interrupted": interrupted, **lists})
 
 
 def _content_hash(manifest: dict[str, Any]) -> str:

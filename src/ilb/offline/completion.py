@@ -27,24 +27,32 @@ def complete_model(
     *,
     reward: RewardRecipe | None = None,
     seed: int = 0,
+    inflation: tuple[float, ...] = (),
 ) -> LatentModel:
     """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2).
 
-    `seed` is for reward recipes that draw; least squares, the default, does not.
+    `seed` is for reward recipes that draw; least squares, the default, does not. `inflation` is how many times wider each
+    coordinate varies within people that the encoder was not trained on.
     """
     reward = LinearRewardRecipe() if reward is None else reward
-    [(fitted, noise)] = measure([encoder], [logs], reward, fit_keys([seed]), silent)
+    [(fitted, noise)] = measure([encoder], [logs], reward, fit_keys([seed]), silent, [inflation])
     return LatentModel(encoder, fitted.reward, noise, logs.schema, provenance, fitted.moment)
 
 
 def measure(
-    encoders: Sequence[Encoder], logs: Sequence[Logs], reward: RewardRecipe, keys: Keys, report: Report
+    encoders: Sequence[Encoder],
+    logs: Sequence[Logs],
+    reward: RewardRecipe,
+    keys: Keys,
+    report: Report,
+    inflations: Sequence[tuple[float, ...]] | None = None,
 ) -> list[tuple[RewardFit, NoiseLevels]]:
     """Encode the logs of every run, fit the rewards of all runs together, and take down the noise levels."""
     scatters, tasks = [], []
-    for encoder, table in zip(encoders, logs, strict=True):
+    inflations = [()] * len(logs) if inflations is None else inflations
+    for encoder, table, inflation in zip(encoders, logs, inflations, strict=True):
         encodings = encode_contexts(encoder, table.context).astype(np.float64)
-        scatter = measure_scatter(encodings, table.starts)
+        scatter = measure_scatter(encodings, table.starts, inflation or 1.0)
         means = instance_means(encodings, table.starts)
         scatters.append(scatter)
         tasks.append(

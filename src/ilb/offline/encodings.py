@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ilb.models.latent import canonical_basis
 from ilb.networks import encode_rows, padded_size
@@ -14,6 +15,9 @@ from ilb.types import Encoder
 
 CHUNK = 1 << 16
 """Rows encoded by one compiled call: large enough to be fast, small enough to need little memory."""
+
+PRIOR_FREEDOM = 10
+"""Weight, in degrees of freedom, of the guess that encodings vary within unseen people as within seen ones."""
 
 
 def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows n"]:
@@ -40,11 +44,19 @@ class Scatter(NamedTuple):
     population_covariance: Float[np.ndarray, "n n"]
 
 
-def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " starts"]) -> Scatter:
+def measure_scatter(
+    encodings: Float[np.ndarray, "rows n"],
+    starts: Int[np.ndarray, " starts"],
+    inflation: float | Sequence[float] = 1.0,
+) -> Scatter:
     r"""Split the scatter of encodings into noise and population (one-way analysis of variance).
 
     The means $\bar z_i$ scatter by $S + W / T_i$; the second term is taken off, and what is left is kept positive
     semi-definite (in the metric of W, so that the result does not depend on the latent basis).
+
+    An encoder that knows these people by heart draws the rows of each together, and people apart: within others
+    encodings vary `inflation` times as much (of each coordinate, if there are many). The sum S + W is that of anybody's
+    encodings, so what W gains S loses.
     """
     if not encodings.shape[1]:
         return Scatter(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
@@ -58,5 +70,39 @@ def measure_scatter(encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarr
     units = np.maximum(np.diag(within), 1e-6 * encodings.var(axis=0, dtype=np.float64))
     within += 1e-5 * np.diag(np.maximum(units, np.finfo(np.float32).tiny))
     between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
+    wider = np.sqrt(np.broadcast_to(inflation, len(within)))
+    learned, within = within, within * np.outer(wider, wider)
+    between -= within - learned
     variances, _, back = canonical_basis(within, between)
     return Scatter(within, means.mean(axis=0), back * np.maximum(variances, 1e-6) @ back.T)
+
+
+class Unseen(NamedTuple):
+    """How many times wider encodings vary within people the training has not seen, and what that rests on."""
+
+    ratio: float
+    freedom: int
+
+    @classmethod
+    def measure(
+        cls, encodings: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " starts"], unseen: Bool[np.ndarray, " I"]
+    ) -> Unseen:
+        """Compare the covariance within unseen people with that within all, in the metric of the latter."""
+        lengths = np.diff(starts)
+        residuals = encodings - np.repeat(instance_means(encodings, starts), lengths, axis=0)
+        theirs = residuals[np.repeat(unseen, lengths)]
+        freedom = len(theirs) - int(unseen.sum())
+        if not freedom:
+            return cls(1.0, 0)
+        # Directions that (nearly) never vary within a person would decide alone how many times wider.
+        floor = 1e-3 * np.atleast_2d(np.cov(encodings, rowvar=False))
+        everyones = residuals.T @ residuals / (len(residuals) - len(lengths)) + floor
+        ratios = np.linalg.pinv(everyones, hermitian=True) @ (theirs.T @ theirs / freedom + floor)
+        return cls(float(np.trace(ratios)) / max(int(np.linalg.matrix_rank(everyones, hermitian=True)), 1), freedom)
+
+    @staticmethod
+    def pooled(parts: Sequence[Unseen], dim: int) -> float:
+        """Average over trainings that left out other people; with few degrees of freedom it stays closer to 1."""
+        freedom = sum(part.freedom for part in parts)
+        excess = sum(part.freedom * (part.ratio - 1) for part in parts)
+        return 1 + max(excess, 0.0) / (freedom + PRIOR_FREEDOM / dim)

@@ -151,7 +151,8 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
     logs, latent_dim = [run.logs for run in runs], runs[0].latent_dim
     keys = fit_keys([run.seed for run in runs])
     trained = train_encoders(recipe, keys, logs, latent_dim, report)
-    measured = measure([result.encoder for result in trained], logs, reward, keys, report)
+    inflations = [result.inflation for result in trained]
+    measured = measure([result.encoder for result in trained], logs, reward, keys, report, inflations)
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
     for run, result, (fitted, noise) in zip(runs, trained, measured, strict=True):
@@ -168,6 +169,7 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
             curve=result.curve.plain(),
             notes=(*notes, *fitted.notes),
             interrupted=result.interrupted or fitted.interrupted,
+            inflation=result.inflation,
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance, fitted.moment))
     return models
@@ -187,7 +189,8 @@ def refit_rewards(
     time.
     """
     reward = LinearRewardRecipe() if reward is None else reward
-    measured = measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report)
+    inflations = [() if model.provenance is None else model.provenance.inflation for model in models]
+    measured = measure([model.encoder for model in models], logs, reward, fit_keys(seeds), report, inflations)
     again = []
     for model, (fitted, noise), table in zip(models, measured, logs, strict=True):
         provenance = model.provenance

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -29,7 +29,7 @@ from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.with_contexts import WithContexts
-from ilb.offline.encodings import encode_contexts, measure_scatter
+from ilb.offline.encodings import Unseen, encode_contexts, measure_scatter
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.offline.training import fit_keys
@@ -217,6 +217,7 @@ class _Encoding(NamedTuple):
     latent_dim: int
     encoders: Sequence[Encoder]
     rank: int
+    inflations: Sequence[tuple[float, ...]]
 
 
 class _Structure(NamedTuple):
@@ -314,7 +315,7 @@ class Search:
             return self._run()
 
     def _run(self) -> ModelChoice:
-        nothing = _Encoding("", NoEncoding(), 0, [NoEncoder()] * len(self.folds), 0)
+        nothing = _Encoding("", NoEncoding(), 0, [NoEncoder()] * len(self.folds), 0, [()] * len(self.folds))
         self._try_structures(nothing)
         if self.encodable:
             self._try_encoders(self._best.structure)
@@ -370,7 +371,9 @@ class Search:
         if plain is not None and self._improves_on(before):
             beside = [SideBySide(*both) for both in zip(tied[0].encoders, plain.encoders, strict=True)]
             recipe = WithContexts(encoding_dim=tied[0].latent_dim)
-            self._try_encoding(_Encoding("tied beside contexts", recipe, tied[0].latent_dim, beside, 4), structure)
+            inflations = [(*wider, *[1.0] * plain.latent_dim) for wider in tied[0].inflations]
+            named = "tied beside contexts"
+            self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 4, inflations), structure)
         if self._improves_on(before):
             [deep] = self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP, tied[0].latent_dim)
             self._try_encoding(deep, structure)
@@ -410,8 +413,8 @@ class Search:
             return
         free = self.recipe is None and self.latent_dim is None
         eligible = encoded or (free and self.reward is None)
-        parts = [f"{encoding.name} {encoding.latent_dim}".strip() if encoding.latent_dim else encoding.name]
-        name = reference or ", ".join(part for part in (*parts, structure.name) if part)
+        shown = f"{encoding.name} {encoding.latent_dim}" if encoded else ""
+        name = reference or ", ".join(part for part in (shown, structure.name) if part)
         candidate = Candidate(
             name,
             encoding.recipe,
@@ -421,20 +424,23 @@ class Search:
             encoding.rank + structure.rank,
             bool(reference),
         )
-        predictions = [self._predict(fold, *pair, candidate) for fold, pair in enumerate(zip(self.folds, encoding.encoders, strict=True))]
+        parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)
+        predictions = [self._predict(candidate, *part).of_people(number) for number, part in enumerate(parts)]
         trial = Trial(candidate, join(predictions), eligible)
         self.attempts.append(_Attempt(trial, encoding, structure))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
-    def _predict(self, number: int, fold: Fold, encoder: Encoder, candidate: Candidate) -> Predictions:
+    def _predict(
+        self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]
+    ) -> Predictions:
         training, held_out = fold.tables(candidate.clocked)
         if candidate.clocked:
             encoder = without_clock(encoder, training.width)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
             reward = candidate.reward.hastened() if isinstance(candidate.reward, PersonRewardRecipe) else candidate.reward
-            model = complete_model(encoder, training, reward=reward, seed=self.seed)
-        return predict_ahead(model, held_out, rounds=ROUNDS).of_people(number)
+            model = complete_model(encoder, training, reward=reward, seed=self.seed, inflation=inflation)
+        return predict_ahead(model, held_out, rounds=ROUNDS)
 
     def _train(
         self, name: str, recipe: EncoderRecipe, rank: int, units: int, latent_dim: int | None = None
@@ -444,22 +450,27 @@ class Search:
         latent_dim = self.latent_dim if latent_dim is None else latent_dim
         given = latent_dim is not None or not units
         dim = latent_dim or min(WIDEST, self.logs.width, max(min(table.instances for table in logs) - 1, 1))
-        trained = recipe.train(
-            fit_keys([self.seed] * len(logs)), logs, dim, self.steps.within(units * len(logs))
-        )
+        # How encodings vary within people not seen is measured on those who are held out here.
+        quick = replace(recipe, cross_fit=False) if isinstance(recipe, TiedRecipe) else recipe
+        trained = quick.train(fit_keys([self.seed] * len(logs)), logs, dim, self.steps.within(units * len(logs)))
         if any(result.interrupted for result in trained):
             raise KeyboardInterrupt
         self.steps.advance(units * len(logs))
         encoders = [result.encoder for result in trained]
+        if not units:
+            return [_Encoding(name, recipe, _width(encoders[0], logs[0]), encoders, rank, [()] * len(logs))]
+        wider = [_inflation(*pair) for pair in zip(encoders, self.folds, strict=True)]
         if given or _width(encoders[0], logs[0]) != dim:
-            return [_Encoding(name, recipe, dim if units else 0, encoders, rank)]
+            inflations = [(one,) * _width(encoders[0], logs[0]) for one in wider]
+            return [_Encoding(name, recipe, dim, encoders, rank, inflations)]
         bases, widths = zip(*(_leading(*pair) for pair in zip(encoders, self.folds, strict=True)), strict=True)
         widths = np.mean(widths, axis=0)
         dims = [int(np.sum(widths > share * widths[0])) for share in SHARES]
-        return [
-            _Encoding(name, recipe, dim, [_Leading(e, _first(b, dim)) for e, b in zip(encoders, bases, strict=True)], rank)
-            for dim in dict.fromkeys(max(dim, 1) for dim in dims)
-        ]
+        found = []
+        for dim in dict.fromkeys(max(dim, 1) for dim in dims):
+            leading = [_Leading(*pair) for pair in zip(encoders, (_first(basis, dim) for basis in bases), strict=True)]
+            found.append(_Encoding(name, recipe, dim, leading, rank, [(one,) * dim for one in wider]))
+        return found
 
 
 SHARES = (0.5, 0.3, 0.1)
@@ -476,6 +487,15 @@ def _leading(encoder: Encoder, fold: Fold) -> tuple[Affine, Float[np.ndarray, " 
     noise, spread = (np.einsum("ij,ik,kj->j", matrix, part, matrix) for part in (fresh[0], fresh[2]))
     basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-seen.population_mean @ matrix, jnp.float32))
     return basis, spread / np.maximum(noise, 1e-12)
+
+
+def _inflation(encoder: Encoder, fold: Fold) -> float:
+    """Measure how many times wider encodings vary within people that the encoder was not trained on."""
+    tables = (fold.training, fold.held_out)
+    encodings = np.concatenate([encode_contexts(encoder, table.context) for table in tables]).astype(np.float64)
+    starts = np.concatenate([fold.training.starts, fold.training.rows + fold.held_out.starts[1:]])
+    unseen = np.repeat([False, True], [table.instances for table in tables])
+    return Unseen.pooled([Unseen.measure(encodings, starts, unseen)], encodings.shape[1])
 
 
 def _width(encoder: Encoder, logs: Logs) -> int:

@@ -189,14 +189,20 @@ def minimise_many(
     *,
     validation: PyTree = None,
     report: Report = silent,
+    stops: Int[np.ndarray, " runs"] | None = None,
 ) -> Minimised:
-    """Run `minimise` for many keys at once; all leaves of `params`, `data`, `validation` have a run axis first."""
+    """Run `minimise` for many keys at once; all leaves of `params`, `data`, `validation` have a run axis first.
+
+    With `stops`, steps at which scores are taken, each run gives the parameters it has after so many steps of the
+    schedule, whatever the validation data say (a run of 0 steps is of no interest).
+    """
     keys_step, keys_score = jax.vmap(jr.split, out_axes=1)(keys)
     state = _start(params, schedule)
     steps: list[int] = []
     training: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     interrupted = False
+    stopped = None
     try:
         for first in range(0, schedule.steps, schedule.score_every):
             last = min(first + schedule.score_every, schedule.steps)
@@ -210,6 +216,10 @@ def minimise_many(
                     "Lower the learning rate, or look for extreme values in the contexts."
                 )
             report(last, schedule.steps, float(training[-1].mean()))
+            if stops is not None:
+                stopped = _where_run(stops == last, state.average, state.best if stopped is None else stopped)
+                if last >= stops.max():
+                    break
             if schedule.patience is not None and bool(jnp.all(state.stale >= schedule.patience)):
                 break
     except KeyboardInterrupt:
@@ -220,7 +230,17 @@ def minimise_many(
         np.array(training[:scored]).reshape(scored, runs).T,
         np.array(scores[:scored]).reshape(scored, runs).T,
     )
+    if stopped is not None and stops is not None:
+        return Minimised(stopped, curve, stops, interrupted)
     return Minimised(state.best, curve, np.asarray(state.best_step), interrupted)
+
+
+def _where_run(chosen: Bool[np.ndarray, " runs"], first: Tree, second: Tree) -> Tree:
+    """Take the chosen runs of one tree and the others of another."""
+    taken: Tree = jax.tree.map(
+        lambda a, b: np.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), np.asarray(a), np.asarray(b)), first, second
+    )
+    return taken
 
 
 @partial(jax.jit, static_argnums=1)
@@ -290,27 +310,29 @@ def _advance(
     return jax.vmap(advance_one)(state, data, validation, keys_step, keys_score)
 
 
-def draw_held_out(key: PRNGKeyArray, instances: int, number: int) -> Bool[np.ndarray, " I"]:
-    """Mark so many instances, any with the same chance.
+def draw_held_out(key: PRNGKeyArray, instances: int, number: int, fold: int = 0) -> Bool[np.ndarray, " I"]:
+    """Mark so many instances, any with the same chance; those of another fold are others.
 
     >>> int(draw_held_out(jr.key(0), 10, 3).sum())
     3
     """
     held = np.zeros(instances, dtype=bool)
-    held[np.asarray(jr.permutation(key, instances))[:number]] = True
+    held[np.asarray(jr.permutation(key, instances))[fold * number : (fold + 1) * number]] = True
     return held
 
 
-def hold_out(key: PRNGKeyArray, logs: Logs, number: int) -> tuple[Logs, Logs]:
+def hold_out(key: PRNGKeyArray, logs: Logs, number: int, fold: int = 0) -> tuple[Logs, Logs]:
     """Split logs by instance into those to train on and so many others."""
-    held = draw_held_out(key, logs.instances, number)
+    held = draw_held_out(key, logs.instances, number, fold)
     return logs.select(~held), logs.select(held)
 
 
-def hold_out_each(keys: Keys, logs: Sequence[Logs], numbers: Sequence[int]) -> tuple[list[Logs], list[Logs] | None]:
+def hold_out_each(
+    keys: Keys, logs: Sequence[Logs], numbers: Sequence[int], fold: int = 0
+) -> tuple[list[Logs], list[Logs] | None]:
     """Split the logs of every run; there is validation for all runs, or, if one can spare no instance, for none."""
     parts = [
-        hold_out(key, table, number) if number else (table, None)
+        hold_out(key, table, number, fold) if number else (table, None)
         for key, table, number in zip(keys, logs, numbers, strict=True)
     ]
     held = [part for _, part in parts if part is not None]

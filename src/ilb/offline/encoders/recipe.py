@@ -11,17 +11,22 @@ from ilb.types import Encoder, Report, silent
 
 
 class TrainedEncoder(NamedTuple):
-    """An encoder and the story of its training."""
+    """An encoder and the story of its training.
+
+    `inflation` is how many times wider each coordinate varies within people that the training has not seen than within
+    those of the logs; empty if the recipe does not measure it.
+    """
 
     encoder: Encoder
     curve: LossCurve
     best_step: int
     interrupted: bool
+    inflation: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, encoder: Encoder, run: Minimised) -> TrainedEncoder:
+    def of(cls, encoder: Encoder, run: Minimised, inflation: tuple[float, ...] = ()) -> TrainedEncoder:
         """Take the encoder that was made of the parameters of a run."""
-        return cls(encoder, run.curve, int(run.best_step), run.interrupted)
+        return cls(encoder, run.curve, int(run.best_step), run.interrupted, inflation)
 
 
 @runtime_checkable

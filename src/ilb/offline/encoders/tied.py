@@ -26,13 +26,14 @@ from ilb.logs import Logs
 from ilb.models.latent import canonical_basis
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, padded_size, random_maxout_mlp
 from ilb.offline.encoders.recipe import TrainedEncoder
-from ilb.offline.encodings import encode_contexts, measure_scatter
+from ilb.offline.encodings import Unseen, encode_contexts, measure_scatter
 from ilb.offline.scaling import apply_scaling, fit_whitening
 from ilb.offline.training import (
     CosineAdam,
     Keys,
     Minimised,
     Schedule,
+    draw_held_out,
     hold_out_each,
     minimise_many,
     pad_rows,
@@ -40,6 +41,9 @@ from ilb.offline.training import (
     stack,
 )
 from ilb.types import Report, silent
+
+MOST_FOLDS = 10
+"""Trainings, the main one included, on which it is measured how encodings vary within people that were left out."""
 
 
 class Histories(NamedTuple):
@@ -178,7 +182,8 @@ class TiedRecipe:
     `width` is the width of hidden layers in multiples of the latent dimension. The encoder comes out in a canonical
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
     `validation_share` of the instances are held out to keep the best parameters; they are used only when there are
-    fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit. Contexts that are a
+    fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit. With so few rows
+    `cross_fit` repeats the training without other people, to measure how encodings vary within people not seen. Contexts that are a
     deeper function of the latent state deserve more layers and steps: `TiedRecipe.deep()`.
     """
 
@@ -188,6 +193,7 @@ class TiedRecipe:
     rows_per_instance: int = 32
     validation_share: float = 0.1
     ample_rows: int = 10_000
+    cross_fit: bool = True
     training: Schedule = field(
         default_factory=lambda: Schedule(steps=1200, optimiser=CosineAdam(0.03), score_every=100)
     )
@@ -204,10 +210,44 @@ class TiedRecipe:
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         whitenings = [fit_whitening(table.context) for table in logs]
         result = self._minimise(keys, logs, whitenings, latent_dim, report)
+        inflations = self._inflations(keys, logs, whitenings, latent_dim, result)
         return [
-            TrainedEncoder.of(_canonical(whitening, run.params.network, table), run)
-            for whitening, run, table in zip(whitenings, result.runs(), logs, strict=True)
+            TrainedEncoder.of(_canonical(whitening, run.params.network, table), run, inflation)
+            for whitening, run, table, inflation in zip(whitenings, result.runs(), logs, inflations, strict=True)
         ]
+
+    def _inflations(
+        self, keys: Keys, logs: Sequence[Logs], whitenings: Sequence[Affine], latent_dim: int, result: Minimised
+    ) -> list[tuple[float, ...]]:
+        """Measure how much wider encodings vary within people that were not trained on, where rows are not ample.
+
+        Those held out are few, so the training is repeated without others, as far as the step whose parameters it gave.
+        """
+        numbers = [self._held_out(table) for table in logs]
+        if not self.cross_fit or not any(numbers) or result.interrupted:
+            return [()] * len(logs)
+        steps = np.asarray(result.best_step)
+        # Early steps are cheap to repeat; where the last ones are the best there is little to correct.
+        affordable = np.clip(1 + self.training.steps // np.maximum(steps, 1), 3, MOST_FOLDS)
+        folds = [
+            min(few, table.instances // number) if number else 0
+            for few, table, number in zip(affordable, logs, numbers, strict=True)
+        ]
+        keys_split = split_each(keys, 3)[0]
+        measured: list[list[Unseen]] = [[] for _ in logs]
+        for fold in range(max(folds)):
+            if fold:
+                stops = np.where(np.array(folds) > fold, steps, 0)
+                result = self._minimise(keys, logs, whitenings, latent_dim, silent, fold, stops)
+            if result.interrupted:  # the encoder is there, and whoever interrupts does not want to wait
+                break
+            for run, (part, table, number) in enumerate(zip(result.runs(), logs, numbers, strict=True)):
+                if fold < folds[run]:
+                    encoder = ComposedEncoder(whitenings[run], part.params.network)
+                    held = draw_held_out(keys_split[run], table.instances, number, fold)
+                    encodings = encode_contexts(encoder, table.context).astype(np.float64)
+                    measured[run].append(Unseen.measure(encodings, table.starts, held))
+        return [(Unseen.pooled(parts, latent_dim),) * latent_dim if parts else () for parts in measured]
 
     def train_params(self, keys: Keys, logs: Sequence[Logs], latent_dim: int) -> list[TiedParams]:
         """Train, and give the parameters of the loss itself, which score held-out instances."""
@@ -224,14 +264,18 @@ class TiedRecipe:
         whitenings: Sequence[Affine],
         latent_dim: int,
         report: Report,
+        fold: int = 0,
+        stops: Int[np.ndarray, " runs"] | None = None,
     ) -> Minimised:
         keys_split, keys_network, keys_step = split_each(keys, 3)
-        kept, held = hold_out_each(keys_split, logs, [self._held_out(table) for table in logs])
+        kept, held = hold_out_each(keys_split, logs, [self._held_out(table) for table in logs], fold)
         training = _stack_histories(whitenings, kept)
         validation = None if held is None else _stack_histories(whitenings, held)
         params = _start(self, keys_network, logs[0].width, latent_dim)
         loss = self._loss(kept)
-        return minimise_many(keys_step, loss, params, training, self.training, validation=validation, report=report)
+        return minimise_many(
+            keys_step, loss, params, training, self.training, validation=validation, report=report, stops=stops
+        )
 
     def _held_out(self, logs: Logs) -> int:
         number = round(self.validation_share * logs.instances)

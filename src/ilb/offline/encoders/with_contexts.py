@@ -38,6 +38,10 @@ class WithContexts:
             raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")
         encodings = self.recipe.train(keys, logs, dim, report)
         return [
-            trained._replace(encoder=SideBySide(trained.encoder, self.scaling.fit(table.context)))
+            trained._replace(
+                encoder=SideBySide(trained.encoder, self.scaling.fit(table.context)),
+                # Contexts are not learned: they vary within other people as within these.
+                inflation=trained.inflation and trained.inflation + (1.0,) * table.width,
+            )
             for trained, table in zip(encodings, logs, strict=True)
         ]
