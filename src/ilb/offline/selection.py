@@ -363,7 +363,7 @@ class Search:
         if self.latent_dim is None:
             [plain] = self._train("contexts", PlainContexts(), 2, 0)
             self._try_encoding(plain, structure)
-        tied = self._train("tied", TiedRecipe(), 3, TRAIN)
+        tied = self._train("tied", TiedRecipe(), 4, TRAIN)
         for encoding in tied:
             self._try(encoding, NOTHING)
         tied = [self._narrowest(tied)]
@@ -373,7 +373,8 @@ class Search:
             recipe = WithContexts(encoding_dim=tied[0].latent_dim)
             inflations = [(*wider, *[1.0] * plain.latent_dim) for wider in tied[0].inflations]
             named = "tied beside contexts"
-            self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 4, inflations), structure)
+            self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 5, inflations), structure)
+        # Where the two can't be told apart the deep one is taken: with everyone's rows it gains more.
         if self._improves_on(before):
             [deep] = self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP, tied[0].latent_dim)
             self._try_encoding(deep, structure)
