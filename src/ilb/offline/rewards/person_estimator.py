@@ -124,7 +124,13 @@ def fit_person_model(
     With `same_level` the first of them moves the rewards of all actions by the same amount: a random intercept. Without
     `own_effects` there is no variance of person × action.
     """
-    return _Estimator(sums, hidden, same_level, own_effects).run(steps, tolerance)
+    estimator = _Estimator(sums, hidden, same_level, own_effects)
+    if hidden and estimator.n:
+        # What contexts show is theirs to explain: hidden coordinates that start first would keep it.
+        shown = _Estimator(sums, 0, False, own_effects)
+        shown.run(steps // 2, tolerance)
+        estimator.begin_with(shown)
+    return estimator.run(steps, tolerance)
 
 
 class _People(NamedTuple):
@@ -193,6 +199,16 @@ class _Estimator:
             self.mean[: self.n] = means.mean(axis=0)
             self.population[: self.n, : self.n] = np.cov(means, rowvar=False).reshape(self.n, self.n)
             self._keep_population_positive()
+
+    def begin_with(self, shown: _Estimator) -> None:
+        """Take over what was found without hidden coordinates, and let these start small."""
+        kept = np.r_[: self.n, self.p : self.beta.shape[1]]
+        self.beta[:, kept] = shown.beta
+        self.covariance[:, kept[:, None], kept[None, :]] = shown.covariance
+        self.spread[kept], self.moment_scale = shown.spread, shown.moment_scale
+        self.beta[:, self.hidden] *= 0.5
+        self.sigma, self.tau = shown.sigma, shown.tau
+        self.mean[: self.n], self.population[: self.n, : self.n] = shown.mean, shown.population
 
     def run(self, steps: int, tolerance: float) -> PersonModelFit:
         bounds: list[float] = []
