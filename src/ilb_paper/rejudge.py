@@ -22,17 +22,7 @@ from ilb.logs.messages import counted
 from ilb.report.page import Page
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import Comparison, Judgement
-from ilb_paper.report import (
-    Judged,
-    Untested,
-    plain_claims,
-    plain_untested,
-    summarise,
-    untested,
-    write_claim,
-    write_json,
-    write_summary,
-)
+from ilb_paper.report import Judged, Untested, plain_claims, summarise, untested, write_claim, write_json, write_summary
 from ilb_paper.results import Size
 
 Plain = dict[str, Any]
@@ -42,17 +32,13 @@ def rejudge(file: Path) -> list[Judged]:
     """Write verdicts anew into a `reproduction.json` and the page beside it; give the judged claims."""
     plain = json.loads(file.read_text())
     judged = read_claims(plain)
-    missing = _untested(plain, judged)
-    plain = {**plain, "claims": plain_claims(judged), "not_tested": plain_untested(missing)}
+    missing = untested([EXPERIMENTS[label] for label in plain["labels"] if label in EXPERIMENTS], judged)
+    plain = {**plain, "claims": plain_claims(judged), "not_tested": missing}
     page = file.with_name("index.html")
     anew = _with_verdicts(page.read_text(encoding="utf-8"), judged, missing, Size(plain["scale"]))
     write_json(file, plain)
     page.write_text(anew, encoding="utf-8")
     return judged
-
-
-def _untested(plain: Plain, judged: Sequence[Judged]) -> list[Untested]:
-    return untested([EXPERIMENTS[label] for label in plain["labels"] if label in EXPERIMENTS], judged)
 
 
 def read_claims(plain: Plain) -> list[Judged]:
@@ -124,7 +110,7 @@ def undecided_table(judged: Sequence[Judged]) -> str:
 def main(arguments: Sequence[str]) -> None:
     for name in arguments:
         judged = rejudge(Path(name))
-        missing = _untested(json.loads(Path(name).read_text()), judged)
+        missing = json.loads(Path(name).read_text())["not_tested"]
         lines = [*summarise(judged, missing), "", undecided_table(judged)]
         sys.stdout.write("\n".join(lines) + "\n")
 

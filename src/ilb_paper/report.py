@@ -61,16 +61,18 @@ def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> li
     return judged
 
 
-class Untested(NamedTuple):
-    """A claim whose tasks were not run, and where it would have been tested."""
-
-    label: str
-    claim: Claim
+Untested = dict[str, str]
+"""A claim for which tasks were not run: its name, where it would have been tested (label), and what it says."""
 
 
 def untested(experiments: Sequence[AbstractExperiment], judged: Sequence[Judged]) -> list[Untested]:
     tested = {one.claim.name for one in judged}
-    return [Untested(e.label, claim) for e in experiments for claim in e.claims if claim.name not in tested]
+    return [
+        {"name": claim.name, "label": experiment.label, "says": claim.says}
+        for experiment in experiments
+        for claim in experiment.claims
+        if claim.name not in tested
+    ]
 
 
 def _begun(experiment: AbstractExperiment, results: Results) -> bool:
@@ -109,7 +111,7 @@ def write_report(
         "labels": [experiment.label for experiment in experiments],
         "scale": results.size.scale,
         "claims": plain_claims(judged),
-        "not_tested": plain_untested(missing),
+        "not_tested": missing,
         "tables": {label: [table._asdict() for table in shown.tables] for label, shown in exhibits.items()},
     }
     write_json(out / "reproduction.json", plain)
@@ -176,7 +178,7 @@ def summarise(judged: Sequence[Judged], missing: Sequence[Untested]) -> list[str
         if claims:
             said.append(f"Shown and not counted, because they are {why}: {counted(len(claims), 'claim')}.")
     if missing:
-        names = shown([one.claim.name for one in missing])
+        names = shown([one["name"] for one in missing])
         said.append(f"Not tested, because tasks behind them were not run: {counted(len(missing), 'claim')} ({names}).")
     return said
 
@@ -190,7 +192,7 @@ def write_summary(page: Page, judged: Sequence[Judged], missing: Sequence[Untest
     for sentence in summarise(judged, missing):
         page.paragraph(sentence)
     rows = [[j.shown_verdict, j.claim.says, j.label] for j in judged]
-    rows += [["not tested", one.claim.says, one.label] for one in missing]
+    rows += [["not tested", one["says"], one["label"]] for one in missing]
     if rows:
         page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
 
@@ -289,10 +291,6 @@ def plain_claims(judged: Sequence[Judged]) -> list[dict[str, Any]]:
         }
         for label, claim, judgement in judged
     ]
-
-
-def plain_untested(missing: Sequence[Untested]) -> list[dict[str, Any]]:
-    return [{"name": claim.name, "label": label, "says": claim.says} for label, claim in missing]
 
 
 def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:

@@ -100,15 +100,7 @@ def run(
     return failures
 
 
-class _Attempt(NamedTuple):
-    """What came of the task of this number: an outcome, or else what it said."""
-
-    number: int
-    outcome: Outcome | None
-    error: str = ""
-
-
-def _attempts(tasks: Sequence[AbstractTask], store: Store) -> Iterator[_Attempt]:
+def _attempts(tasks: Sequence[AbstractTask], store: Store) -> Iterator[tuple[int, Outcome | None, str]]:
     calls = (
         delayed(_attempt)(number, task, [store.get(earlier) for earlier in task.earlier() if earlier in store])
         for number, task in enumerate(tasks)
@@ -116,12 +108,12 @@ def _attempts(tasks: Sequence[AbstractTask], store: Store) -> Iterator[_Attempt]
     yield from Parallel(return_as="generator_unordered", batch_size=1)(calls)
 
 
-def _attempt(number: int, task: AbstractTask, inputs: Sequence[Outcome]) -> _Attempt:
-    """Run a task where a failure must not take the others with it."""
+def _attempt(number: int, task: AbstractTask, inputs: Sequence[Outcome]) -> tuple[int, Outcome | None, str]:
+    """Run a task where a failure must not take the others with it; give its outcome, or none and what it said."""
     try:
-        return _Attempt(number, run_task(task, inputs))
+        return number, run_task(task, inputs), ""
     except Exception:
-        return _Attempt(number, None, traceback.format_exc())
+        return number, None, traceback.format_exc()
 
 
 # Where tasks run: processes on this machine, or a cluster that is there already.
