@@ -131,7 +131,7 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             ("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3),
             "context_dim must be at least latent_dim=5; got 3",
         ),
-        (("simulate", "sinthetic", "--out", "x.csv"), "there are adcb, synthetic. Did you mean 'synthetic'"),
+        (("simulate", "sinthetic", "--out", "x.csv"), "there are adcb, synthetic.*Did you mean 'synthetic'"),
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),
         (("simulate", "synthetic", "--out", "logs.parquet/x.csv"), "needs a directory.*logs.parquet is a file"),
         (("fit", "nowhere.csv", *COLUMNS, "--out", "logs.parquet"), "needs a directory.*logs.parquet is a file"),

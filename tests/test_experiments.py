@@ -604,6 +604,19 @@ def test_a_contrast_is_shown_and_does_not_count(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "reproduction.json").read_text())["claims"][0]["contrasts"][0]["says"] == "other"
 
 
+def test_a_claim_whose_tasks_were_not_run_is_named_as_not_tested(tmp_path: Path) -> None:
+    done = Claim("done", "where", "says done", lambda r: [Comparison("one", 1.0, 0.1)])
+    players = Player("MAB"), Player("CPG", "oracle")
+    waiting = Claim("waiting", "where", "says waiting", lambda r: [less_regret(r, SyntheticSetting(), *players)])
+    write_report([replace(SMALL, claims=(done, waiting))], Results(Store(tmp_path), TINY), tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "Not tested, because tasks behind them were not run: 1 claim (&#x27;waiting&#x27;)." in page
+    assert f"<td>not tested</td><td>says waiting</td><td>{SMALL.label}</td>" in page
+    stored = json.loads((tmp_path / "reproduction.json").read_text())
+    assert [claim["name"] for claim in stored["claims"]] == ["done"]
+    assert stored["not_tested"] == [{"name": "waiting", "label": SMALL.label, "says": "says waiting"}]
+
+
 def test_what_is_so_by_construction_and_what_is_ours_is_shown_and_not_counted(tmp_path: Path) -> None:
     evidence = [Comparison("one", 1.0, 0.1)]
     paper, sure, own = (Claim(name, "where", f"says {name}", lambda r: evidence) for name in ("paper", "sure", "own"))
@@ -625,7 +638,8 @@ def test_claims_about_the_papers_encoder_are_shown_at_both_widths(tmp_path: Path
         for task in results.fit_tasks(SyntheticSetting(), learner):
             rng = np.random.default_rng(task.seeds[0])
             results.store.put(task, Outcome(pa.table({"mcc": score + 0.001 * rng.normal(size=len(task.seeds))})))
-    claim = Claim("c", "", "", lambda r: [high_score(r, "mcc", SyntheticSetting(), PAPER, 0.85, f"MCC of {PAPER}")])
+    setting = SyntheticSetting()
+    claim = Claim("c", "", "", lambda r: [high_score(r, "mcc", setting, PAPER, 0.85, f"MCC of {r.learner(PAPER)}")])
     judgement = claim.judge(results)
     assert judgement.verdict == "does not hold"
     (wide,) = judgement.released_width
@@ -714,6 +728,19 @@ def test_judging_a_report_anew_by_the_same_rules_changes_nothing(filled: tuple[R
     again = rejudge(files[0])
     assert [file.read_text() for file in files] == before
     assert repr([j.judgement for j in again]) == repr([j.judgement for j in judged])  # NaN differs from itself
+
+
+def test_a_page_that_the_report_did_not_write_is_refused_and_nothing_is_changed(
+    filled: tuple[Results, Path], tmp_path: Path
+) -> None:
+    write_report([EXPERIMENTS["fig:ATE_a"]], filled[0], tmp_path)
+    page, file = tmp_path / "index.html", tmp_path / "reproduction.json"
+    page.write_text(page.read_text().replace("<nav>", "<div>"))
+    file.write_text(file.read_text().replace('"undecided"', '"holds"'))
+    before = page.read_text(), file.read_text()
+    with pytest.raises(IlbError, match="not one of `ilb reproduce`"):
+        rejudge(file)
+    assert (page.read_text(), file.read_text()) == before
 
 
 COMMITTED = Path(__file__).parents[1] / "docs" / "results"

@@ -203,7 +203,7 @@ def test_labels_of_any_hashable_type_are_given_back(labels: list[Any], library: 
     assert logs.instance_labels == tuple(labels)
     assert logs.schema.actions == tuple(sorted(labels))
     assert {type(label) for label in (*logs.instance_labels, *logs.schema.actions)} == {type(labels[0])}
-    assert [logs.schema.action_label(code) for code in logs.action] == [label for label in labels for _ in range(2)]
+    assert [logs.schema.actions[code] for code in logs.action] == [label for label in labels for _ in range(2)]
     assert [logs.schema.action_index(label) for label in sorted(labels)] == [0, 1, 2]
 
 

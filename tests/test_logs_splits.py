@@ -120,12 +120,3 @@ def test_histories_of_one_row_can_not_be_split_by_time() -> None:
 def test_a_split_by_time_needs_a_fraction(fraction: float) -> None:
     with pytest.raises(LogsError, match="between 0 and 1"):
         histories([2, 2]).split_time(fraction)
-
-
-def test_required_rewards_are_counted() -> None:
-    logs = histories([2, 2])
-    assert logs.require_rewards() is logs
-    lacking = Logs.from_arrays(np.zeros((2, 2, 1)), [[0, -1], [1, 0]], [[1.0, np.nan], [np.nan, 0.0]])
-    message = r"column 'reward' in 2 rows and column 'action' in 1 row of 4; expected .*Drop these rows"
-    with pytest.raises(LogsError, match=message):
-        lacking.require_rewards()

@@ -106,7 +106,6 @@ def test_rewards_alone_are_described_selected_and_split() -> None:
     for parts in (logs.split_instances((0.5, 0.5), seed=0), logs.split_time(0.5)):
         assert [part.context.shape for part in parts] == [(24, 0), (24, 0)]
         assert sorted(np.concatenate([part.reward for part in parts])) == list(range(48))
-    assert logs.require_rewards() is logs
 
 
 rewards_only = st.lists(

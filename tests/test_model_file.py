@@ -139,7 +139,7 @@ def test_labels_and_categories_come_back(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = LatentModel.load(tmp_path / "model")
     assert_same(loaded, model)
-    assert known(loaded.schema).action_label(known(loaded.schema).action_index("α-blocker")) == "α-blocker"
+    assert known(loaded.schema).actions[known(loaded.schema).action_index("α-blocker")] == "α-blocker"
     row = {"mmse": None, "site": "Malmö"}
     np.testing.assert_array_equal(known(loaded.schema).encode(row), logs.schema.encode(row))
 

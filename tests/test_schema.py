@@ -184,9 +184,8 @@ def test_what_is_no_table_is_refused(rows: Any) -> None:
         SCHEMA.encode(rows)
 
 
-def test_actions_have_positions_and_labels() -> None:
+def test_actions_have_positions() -> None:
     assert [SCHEMA.action_index(label) for label in ("A", "C", np.str_("B"))] == [0, 2, 1]
-    assert [SCHEMA.action_label(index) for index in (0, 1, np.int32(2))] == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize("label", ["D", None, 0, ["A"]])
@@ -199,12 +198,6 @@ def test_at_most_ten_known_actions_are_listed() -> None:
     schema = Schema("i", None, "a", "r", (), tuple(range(30)))
     with pytest.raises(SchemaError, match="8, 9 and 20 more"):
         schema.action_index(31)
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_action_number_out_of_range_is_refused(index: int) -> None:
-    with pytest.raises(SchemaError, match="expected 0 to 2"):
-        SCHEMA.action_label(index)
 
 
 @pytest.mark.parametrize("saved", [{}, {"instance": "i"}, {**SCHEMA.to_json(), "context": [{"kind": "image"}]}])

@@ -32,7 +32,6 @@ import numpy as np
 from scipy import stats
 
 from ilb.estimates import Estimate
-from ilb_paper.learners import PAPER, PAPER_WIDE
 from ilb_paper.players import ORACLE, Player
 from ilb_paper.results import Results, clustered_error, common_worlds
 from ilb_paper.settings import AbstractSetting, describe_setting
@@ -164,8 +163,7 @@ class Claim:
         released = _if_run(self.evidence, results.at_released_width())
         if [c.difference for c in released] == [c.difference for c in comparisons]:
             released = ()  # no encoder of the paper is in it
-        renamed = (c._replace(says=c.says.replace(PAPER, PAPER_WIDE)) for c in released)
-        return Judgement(comparisons, tuple(renamed), _if_run(self.contrast, results))
+        return Judgement(comparisons, released, _if_run(self.contrast, results))
 
 
 def _if_run(evidence: Evidence, results: Results) -> tuple[Comparison, ...]:
@@ -229,7 +227,8 @@ def less_regret(
     less, more = common_worlds(*(results.regret_at(setting, player, at, horizon) for player in (better, worse)))
     rounds = max(1, round(at * results.size.horizon(horizon)))
     factor = "" if times == 1 else f"{times:g} × "
-    return compare(f"regret at {rounds} in {_named(setting)}: {worse} minus {factor}{better}", more - times * less)
+    names = f"{results.player(worse)} minus {factor}{results.player(better)}"
+    return compare(f"regret at {rounds} in {_named(setting)}: {names}", more - times * less)
 
 
 def regret_grows(
@@ -237,7 +236,7 @@ def regret_grows(
 ) -> Comparison:
     """Compare one player in two settings: positive if `more` costs it more; worlds share seeds and are paired."""
     before, after = common_worlds(*(results.regret_at(setting, player, at) for setting in (less, more)))
-    return compare(f"regret of {player}, {says}", after - before)
+    return compare(f"regret of {results.player(player)}, {says}", after - before)
 
 
 def better_score(
@@ -263,7 +262,8 @@ def small_bias(
     learned, oracle = Player(policy, model), Player(policy, ORACLE)
     ours, best, worst = common_worlds(*(results.regret_at(setting, p, 1.0) for p in (learned, oracle, online)))
     spare = share * (worst - best) - (ours - best)
-    return compare(f"{share:.0%} of ({online} minus oracle) minus ({learned} minus oracle)", spare)
+    says = f"{share:.0%} of ({results.player(online)} minus oracle) minus ({results.player(learned)} minus oracle)"
+    return compare(says, spare)
 
 
 def grows_more(
@@ -279,7 +279,7 @@ def grows_more(
     first, last, other_first, other_last = common_worlds(*(results.regret_at(*place, at) for place in places))
     moment = "" if at == 1 else f" up to round {round(at * results.size.horizon())}"
     growth = (last - first) - (other_last - other_first)
-    return compare(f"growth of regret{moment}, {says}: {more} minus {less}", growth)
+    return compare(f"growth of regret{moment}, {says}: {results.player(more)} minus {results.player(less)}", growth)
 
 
 def _late_rate(results: Results, setting: AbstractSetting, player: Player) -> np.ndarray:
@@ -293,7 +293,8 @@ def rate_grows(results: Results, setting: AbstractSetting, player: Player, early
     start = results.regret_at(setting, player, last) - results.regret_at(setting, player, first)
     horizon = results.size.horizon()
     stretch = f"{first * horizon:.0f}–{last * horizon:.0f}"
-    says = f"{player} in {_named(setting)}: regret a round in the second half minus that of rounds {stretch}"
+    where = f"{results.player(player)} in {_named(setting)}"
+    says = f"{where}: regret a round in the second half minus that of rounds {stretch}"
     return compare(says, _late_rate(results, setting, player) - start / (last - first), unit=horizon)
 
 
@@ -302,7 +303,8 @@ def rate_falls(
 ) -> Comparison:
     """Compare regret per round in the second half with a small share of that at first: what converges goes flat."""
     first = results.regret_at(setting, player, early) / early
-    says = f"{player} in {_named(setting)}: {share:.0%} of early regret a round minus late regret a round"
+    where = f"{results.player(player)} in {_named(setting)}"
+    says = f"{where}: {share:.0%} of early regret a round minus late regret a round"
     return compare(says, share * first - _late_rate(results, setting, player), unit=results.size.horizon())
 
 

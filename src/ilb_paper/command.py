@@ -23,7 +23,7 @@ from ilb.logs.messages import counted, near
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import FEWEST_WORLDS
 from ilb_paper.experiment import AbstractExperiment
-from ilb_paper.report import Judged, cpu_seconds, summarise, write_report
+from ilb_paper.report import Judged, cpu_seconds, summarise, untested, write_report
 from ilb_paper.results import Results, Size
 from ilb_paper.runner import Monitor, compute_on_one_thread, plan, require_backend, run
 from ilb_paper.store import Store
@@ -204,7 +204,8 @@ def _run_and_report(
             for shown in experiment.show(found).tables:
                 results.print(layout_comparison(*shown))
     results.print(_verdicts(judged))
-    for sentence in summarise(judged) if judged else ():
+    missing = untested(experiments, judged)
+    for sentence in summarise(judged, missing) if judged or missing else ():
         say(sentence)
     if found.size.scale < 1:
         say(_caution(found.size))

@@ -22,8 +22,8 @@ class Player(NamedTuple):
     model: str = ""
 
     def __str__(self) -> str:
-        if self.model.startswith(self.policy):
-            return self.model
+        if self.policy == REGRESSION:
+            return self.model  # the network is the policy
         return f"{self.policy}, {self.model}" if self.model else self.policy
 
 

@@ -22,7 +22,7 @@ from ilb.logs.messages import counted
 from ilb.report.page import Page
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import Comparison, Judgement
-from ilb_paper.report import Judged, plain_claims, summarise, write_claim, write_json, write_summary
+from ilb_paper.report import Judged, Untested, plain_claims, summarise, untested, write_claim, write_json, write_summary
 from ilb_paper.results import Size
 
 Plain = dict[str, Any]
@@ -32,10 +32,12 @@ def rejudge(file: Path) -> list[Judged]:
     """Write verdicts anew into a `reproduction.json` and the page beside it; give the judged claims."""
     plain = json.loads(file.read_text())
     judged = read_claims(plain)
-    plain["claims"] = plain_claims(judged)
-    write_json(file, plain)
+    missing = untested([EXPERIMENTS[label] for label in plain["labels"] if label in EXPERIMENTS], judged)
+    plain = {**plain, "claims": plain_claims(judged), "not_tested": missing}
     page = file.with_name("index.html")
-    page.write_text(_with_verdicts(page.read_text(encoding="utf-8"), judged, Size(plain["scale"])), encoding="utf-8")
+    anew = _with_verdicts(page.read_text(encoding="utf-8"), judged, missing, Size(plain["scale"]))
+    write_json(file, plain)
+    page.write_text(anew, encoding="utf-8")
     return judged
 
 
@@ -59,19 +61,22 @@ def _comparison(plain: Plain) -> Comparison:
     return Comparison(plain["says"], difference, error, freedom, tuple(plain["worlds"]))
 
 
-def _with_verdicts(page: str, judged: Sequence[Judged], size: Size) -> str:
+def _with_verdicts(page: str, judged: Sequence[Judged], missing: Sequence[Untested], size: Size) -> str:
     """Put verdicts anew into a page that `write_report` wrote: below its lead, and at the end of every section."""
     head, *sections = re.split(r"(?=<h2)", page)
     summary = Page("")
-    write_summary(summary, judged, size)
-    head = re.sub(r"\d+ claims? with a verdict", f"{counted(len(judged), 'claim')} with a verdict", head)
-    head = re.sub(
-        r'(<p class="lead">.*?</p>).*(<nav>)',
-        lambda found: found[1] + "".join(summary.parts) + found[2],
-        head,
-        flags=re.DOTALL,
-    )
+    write_summary(summary, judged, missing, size)
+    if judged:
+        head = _exchanged(r"\d+ claims? with a verdict", f"{counted(len(judged), 'claim')} with a verdict", head)
+    head = _exchanged(r'(?<=<p class="lead">)([^<]*</p>).*(?=<nav>)', "".join(summary.parts), head)
     return head + "".join(_with_claims(section, judged) for section in sections)
+
+
+def _exchanged(pattern: str, new: str, text: str, times: int = 1) -> str:
+    anew, found = re.subn(pattern, lambda match: "".join(match.groups()) + new, text, flags=re.DOTALL)
+    if found != times:
+        raise IlbError(f"the page beside the file is not one of `ilb reproduce`: {pattern!r} is there {found} times.")
+    return anew
 
 
 def _with_claims(section: str, judged: Sequence[Judged]) -> str:
@@ -82,7 +87,7 @@ def _with_claims(section: str, judged: Sequence[Judged]) -> str:
     for one in judged:
         if one.label == label[1]:
             write_claim(claims, one)
-    return re.sub(r'<div class="verdict .*?</div>', "", section, flags=re.DOTALL) + "".join(claims.parts)
+    return _exchanged(r'<div class="verdict .*?</div>', "", section, len(claims.parts)) + "".join(claims.parts)
 
 
 def undecided_table(judged: Sequence[Judged]) -> str:
@@ -105,9 +110,8 @@ def undecided_table(judged: Sequence[Judged]) -> str:
 def main(arguments: Sequence[str]) -> None:
     for name in arguments:
         judged = rejudge(Path(name))
-        tested = {j.claim.name for j in judged}
-        untested = [c.name for e in EXPERIMENTS.values() for c in e.claims if c.name not in tested]
-        lines = [*summarise(judged), *(f"Not tested: {name}." for name in untested), "", undecided_table(judged)]
+        missing = json.loads(Path(name).read_text())["not_tested"]
+        lines = [*summarise(judged, missing), "", undecided_table(judged)]
         sys.stdout.write("\n".join(lines) + "\n")
 
 

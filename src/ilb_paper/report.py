@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ilb.logs.messages import counted
+from ilb.logs.messages import counted, shown
 from ilb.plots.regret import save_figure, svg_of
 from ilb.report.page import Page
 from ilb.version import __version__
@@ -61,6 +61,20 @@ def judge_all(experiments: Sequence[AbstractExperiment], results: Results) -> li
     return judged
 
 
+Untested = dict[str, str]
+"""A claim for which tasks were not run: its name, where it would have been tested (label), and what it says."""
+
+
+def untested(experiments: Sequence[AbstractExperiment], judged: Sequence[Judged]) -> list[Untested]:
+    tested = {one.claim.name for one in judged}
+    return [
+        {"name": claim.name, "label": experiment.label, "says": claim.says}
+        for experiment in experiments
+        for claim in experiment.claims
+        if claim.name not in tested
+    ]
+
+
 def _begun(experiment: AbstractExperiment, results: Results) -> bool:
     enough = any if experiment.shows_parts else all
     return enough(task in results.store for task in experiment.tasks(results))
@@ -77,12 +91,13 @@ def write_report(
 ) -> list[Judged]:
     """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
     judged = judge_all(experiments, results)
+    missing = untested(experiments, judged)
     # Tables and curves are shown as far as they go; other figures are drawn whole or not at all.
     done = [e for e in experiments if _begun(e, results)]
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     tested = f" beside what this library gives, and {counted(len(judged), 'claim')} with a verdict" if judged else ""
     page = Page("Identifiable Latent Bandits, reproduced", f"{_what(done)}{tested}.")
-    write_summary(page, judged, results.size)
+    write_summary(page, judged, missing, results.size)
     page.contents([(experiment.label, experiment.title) for experiment in done])
     for experiment in done:
         page.heading(experiment.title, experiment.label)
@@ -96,6 +111,7 @@ def write_report(
         "labels": [experiment.label for experiment in experiments],
         "scale": results.size.scale,
         "claims": plain_claims(judged),
+        "not_tested": missing,
         "tables": {label: [table._asdict() for table in shown.tables] for label, shown in exhibits.items()},
     }
     write_json(out / "reproduction.json", plain)
@@ -138,8 +154,8 @@ def count_verdicts(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(parts) + "." if parts else "No claim was tested."
 
 
-def summarise(judged: Sequence[Judged]) -> list[str]:
-    """Count what counts, what it would be with the encoder's released width, and what does not count."""
+def summarise(judged: Sequence[Judged], missing: Sequence[Untested]) -> list[str]:
+    """Count what counts, with the encoder's released width, too, and what does not; name what was not tested."""
     said = [count_verdicts([j.judgement.verdict for j in judged if j.claim.counts])]
     wide = [j.judgement.released_width for j in judged if j.claim.counts and j.judgement.released_width]
     if wide:
@@ -161,19 +177,23 @@ def summarise(judged: Sequence[Judged]) -> list[str]:
     ):
         if claims:
             said.append(f"Shown and not counted, because they are {why}: {counted(len(claims), 'claim')}.")
+    if missing:
+        names = shown([one["name"] for one in missing])
+        said.append(f"Not tested, because tasks behind them were not run: {counted(len(missing), 'claim')} ({names}).")
     return said
 
 
-def write_summary(page: Page, judged: Sequence[Judged], size: Size) -> None:
+def write_summary(page: Page, judged: Sequence[Judged], missing: Sequence[Untested], size: Size) -> None:
     if size.effort < 1:
         page.paragraph(
             f"This is a run at scale {size.scale:g}, with shortened logs, training and horizon: it shows that "
             "everything works and says nothing about the paper."
         )
-    for sentence in summarise(judged):
+    for sentence in summarise(judged, missing):
         page.paragraph(sentence)
-    if judged:
-        rows = [[j.shown_verdict, j.claim.says, j.label] for j in judged]
+    rows = [[j.shown_verdict, j.claim.says, j.label] for j in judged]
+    rows += [["not tested", one["says"], one["label"]] for one in missing]
+    if rows:
         page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
 
 

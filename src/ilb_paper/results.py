@@ -103,14 +103,21 @@ class Results:
         """Give the same results with the encoder of the released code, of width 2n, instead of the printed n."""
         return replace(self, instead={PAPER: PAPER_WIDE})
 
+    def learner(self, name: str) -> str:
+        """Name the learner that is asked in the place of this one."""
+        return self.instead.get(name, name)
+
+    def player(self, player: Player) -> Player:
+        return player._replace(model=self.learner(player.model))
+
     def play_tasks(self, setting: AbstractSetting, player: Player, horizon: int = HORIZON) -> list[PlayTask]:
         """Name the tasks that play a player in a setting at this size: one for each block of seeds."""
-        model = self.instead.get(player.model, player.model)
+        policy, model = self.player(player)
         learned = model in LEARNERS
         return [
             PlayTask(
                 setting.shrunk(self.size.effort),
-                player.policy,
+                policy,
                 model,
                 block,
                 self.size.instances,
@@ -127,8 +134,8 @@ class Results:
 
     def fit_tasks(self, setting: AbstractSetting, learner: str, effort: float = 1.0) -> list[FitTask]:
         """Name the tasks that fit a learner, with a share of its training: one for each block of seeds."""
-        shrunk, learner = setting.offline().shrunk(self.size.effort), self.instead.get(learner, learner)
-        return [FitTask(shrunk, learner, block, self.size.effort * effort) for block in self.size.blocks]
+        shrunk = setting.offline().shrunk(self.size.effort)
+        return [FitTask(shrunk, self.learner(learner), block, self.size.effort * effort) for block in self.size.blocks]
 
     def regret(
         self, setting: AbstractSetting, player: Player, horizon: int = HORIZON

@@ -90,17 +90,17 @@ def run(
         for wave in missing:
             ready = [task for task in wave if all(need in results.store for need in task.needs())]
             failures += [Failure(task, "a task that it needs failed") for task in wave if task not in ready]
-            for number, outcome in _outcomes(ready, results.store):
-                if isinstance(outcome, str):
-                    failures.append(Failure(ready[number], outcome))
-                else:
-                    results.store.put(ready[number], outcome)
-                    if monitor is not None:
-                        monitor.finished(ready[number], outcome)
+            for number, outcome, error in _attempts(ready, results.store):
+                if outcome is None:
+                    failures.append(Failure(ready[number], error))
+                    continue
+                results.store.put(ready[number], outcome)
+                if monitor is not None:
+                    monitor.finished(ready[number], outcome)
     return failures
 
 
-def _outcomes(tasks: Sequence[AbstractTask], store: Store) -> Iterator[tuple[int, Outcome | str]]:
+def _attempts(tasks: Sequence[AbstractTask], store: Store) -> Iterator[tuple[int, Outcome | None, str]]:
     calls = (
         delayed(_attempt)(number, task, [store.get(earlier) for earlier in task.earlier() if earlier in store])
         for number, task in enumerate(tasks)
@@ -108,12 +108,12 @@ def _outcomes(tasks: Sequence[AbstractTask], store: Store) -> Iterator[tuple[int
     yield from Parallel(return_as="generator_unordered", batch_size=1)(calls)
 
 
-def _attempt(number: int, task: AbstractTask, inputs: Sequence[Outcome]) -> tuple[int, Outcome | str]:
-    """Run a task where a failure must not take the others with it."""
+def _attempt(number: int, task: AbstractTask, inputs: Sequence[Outcome]) -> tuple[int, Outcome | None, str]:
+    """Run a task where a failure must not take the others with it; give its outcome, or none and what it said."""
     try:
-        return number, run_task(task, inputs)
+        return number, run_task(task, inputs), ""
     except Exception:
-        return number, traceback.format_exc()
+        return number, None, traceback.format_exc()
 
 
 # Where tasks run: processes on this machine, or a cluster that is there already.

@@ -370,27 +370,6 @@ class Logs:
         early = self.time < first_late[self.instance]
         return self._keep(early), self._keep(~early)
 
-    def require_rewards(self) -> Logs:
-        """These logs, if each row has an action and a reward; else a LogsError.
-
-        >>> logs = Logs.from_arrays(np.zeros((3, 2, 1)), np.zeros((3, 2)), np.ones((3, 2)))
-        >>> logs.require_rewards() is logs
-        True
-        """
-        lacking = {
-            self.schema.reward: int(np.count_nonzero(np.isnan(self.reward))),
-            self.schema.action: int(np.count_nonzero(self.action < 0)),
-        }
-        if any(lacking.values()):
-            found = " and ".join(
-                f"column {name!r} in {counted(count, 'row')}" for name, count in lacking.items() if count
-            )
-            raise LogsError(
-                f"values are missing in {found} of {self.rows:,}; expected an action and a reward in each row. "
-                "Drop these rows, or fill the values in."
-            )
-        return self
-
     def _keep(self, rows: Bool[np.ndarray, " N"]) -> Logs:
         present, codes = np.unique(self.instance[rows], return_inverse=True)
         labels = tuple(self.instance_labels[code] for code in present.tolist())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import operator
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32
@@ -147,16 +146,6 @@ class Schema:
                 f"made: {shown(self.actions)}. Use one of these, or fit again with the new action."
             )
         return position
-
-    def action_label(self, index: SupportsIndex) -> Hashable:
-        """The label of an action, given its position.
-
-        >>> Schema("patient", None, "drug", "gain", (), ("a", "b")).action_label(1)
-        'b'
-        """
-        if not 0 <= operator.index(index) < len(self.actions):
-            raise SchemaError(f"there is no action number {index}; expected 0 to {len(self.actions) - 1}.")
-        return self.actions[index]
 
     @cached_property
     def action_positions(self) -> dict[Hashable, int]:

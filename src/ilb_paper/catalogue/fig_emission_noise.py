@@ -40,7 +40,7 @@ CPG, FPG, FPG_RELEASED, FPG_TS, FPG_TS_RELEASED = on_model(PAPER)
 
 
 def _lost_to_noise(results: Results, learner: str, metric: str) -> Comparison:
-    says = f"{metric} of {learner}, noise 0.25 minus 1"
+    says = f"{metric} of {results.learner(learner)}, noise 0.25 minus 1"
     return better_score(results, metric, (LOW, learner), (HIGH, learner), says)
 
 

@@ -142,7 +142,7 @@ EXPERIMENT = RegretFigure(
 
 
 def _recovers_less(results: Results, learner: str) -> Comparison:
-    says = f"R² of z from mean encodings of {learner}: Gaussian minus narrow Laplace"
+    says = f"R² of z from mean encodings of {results.learner(learner)}: Gaussian minus narrow Laplace"
     return better_score(results, "affine_r2", (STANDARD, learner), (NARROW_LAPLACE, learner), says)
 
 

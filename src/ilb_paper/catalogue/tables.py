@@ -121,17 +121,18 @@ LEAST_MCC = 0.85
 
 
 def _beats_no_network(results: Results, learner: str, setting: SyntheticSetting) -> Comparison:
-    says = f"affine MCC at L = {setting.layers}: {learner} minus mean contexts"
+    says = f"affine MCC at L = {setting.layers}: {results.learner(learner)} minus mean contexts"
     return better_score(results, "affine_mcc", (setting, learner), (setting, MEAN_CONTEXTS), says)
 
 
 def _high_mcc(results: Results, learner: str, setting: SyntheticSetting) -> Comparison:
-    says = f"MCC of {learner} at L = {setting.layers} minus {LEAST_MCC}"
+    says = f"MCC of {results.learner(learner)} at L = {setting.layers} minus {LEAST_MCC}"
     return high_score(results, "mcc", setting, learner, LEAST_MCC, says)
 
 
 def _loses(results: Results, learner: str, metric: str = "reward_r2", name: str = "R²") -> Comparison:
-    return better_score(results, metric, (TWO, learner), (FOUR, learner), f"{name} of {learner}, L = 2 minus L = 4")
+    says = f"{name} of {results.learner(learner)}, L = 2 minus L = 4"
+    return better_score(results, metric, (TWO, learner), (FOUR, learner), says)
 
 
 def _loses_more(results: Results) -> list[Comparison]:
@@ -146,12 +147,13 @@ def _loses_more(results: Results) -> list[Comparison]:
 def _finds_more(results: Results, better: str, worse: str, metric: str = "best_action") -> Comparison:
     often, seldom = common_worlds(results.scores(TWO, better, "best_action"), results.scores(TWO, worse, metric))
     averaged = " over all prefixes" if metric != "best_action" else ""
-    return compare_fits(f"% best of {better} minus {worse}{averaged}", often - seldom)
+    names = f"{results.learner(better)} minus {results.learner(worse)}"
+    return compare_fits(f"% best of {names}{averaged}", often - seldom)
 
 
 def _comparable(results: Results, setting: AbstractSetting, learners: tuple[str, str], where: str = "") -> Comparison:
     one, other = learners
-    says = f"R² of {one} minus {other}{where}"
+    says = f"R² of {results.learner(one)} minus {results.learner(other)}{where}"
     return no_worse_than(better_score(results, "reward_r2", (setting, one), (setting, other), says), 0.05)
 
 

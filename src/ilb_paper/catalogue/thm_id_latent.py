@@ -45,13 +45,13 @@ def _improves(results: Results, learner: str, name: str) -> Comparison:
     best_few, few, best_many, many = common_worlds(
         *(_affine(results, one, *place) for place, one in product((least, most), (TRUE_ENCODER, learner)))
     )
-    says = f"affine R² that {learner} misses to the true encoder, least minus most {name}"
+    says = f"affine R² that {results.learner(learner)} misses to the true encoder, least minus most {name}"
     return compare_fits(says, (best_few - few) - (best_many - many))
 
 
 def _near(results: Results, learner: str, allowed: float) -> Comparison:
     best, learned = common_worlds(_affine(results, TRUE_ENCODER), _affine(results, learner))
-    says = f"{allowed} minus the affine R² that {learner} misses to the true encoder"
+    says = f"{allowed} minus the affine R² that {results.learner(learner)} misses to the true encoder"
     return compare_fits(says, allowed - (best - learned))
 
 
