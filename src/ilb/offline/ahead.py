@@ -42,7 +42,7 @@ class Predictions(NamedTuple):
         """Give the bounds that hold so large a share of rewards; their shape is that of held-out people's."""
         tail = (1 - level) / 2
         if self.quantiles is None:
-            low, high = norm.ppf([tail, 1 - tail])
+            low, high = np.asarray(norm.ppf([tail, 1 - tail]))
         else:
             levels = (np.arange(len(self.quantiles)) + 0.5) / len(self.quantiles)
             low, high = np.interp([tail, 1 - tail], levels, self.quantiles)
@@ -53,14 +53,13 @@ class Predictions(NamedTuple):
         if len(self.reward) < LEAST_RESIDUALS:
             return None
         levels = (np.arange(LEVELS) + 0.5) / LEVELS
-        return np.quantile((self.reward - self.mean) / self.std, levels)
+        return np.asarray(np.quantile((self.reward - self.mean) / self.std, levels))
 
     @property
     def log_likelihood(self) -> Float[np.ndarray, " predictions"]:
         """The log-density of each reward, if it is normal."""
         error = (self.reward - self.mean) / self.std
         return np.asarray(-0.5 * (error**2 + np.log(2 * np.pi)) - np.log(self.std))
-
 
     def of_people(self, number: int) -> Predictions:
         """Number people so that they are told from those of other tables, by the number of theirs."""

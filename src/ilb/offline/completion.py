@@ -31,8 +31,8 @@ def complete_model(
 ) -> LatentModel:
     """Add to an encoder what the logs say of rewards and noise (Alg. 1, offline line 2).
 
-    `seed` is for reward recipes that draw; least squares, the default, does not. `inflation` is how many times wider each
-    coordinate varies within people that the encoder was not trained on.
+    `seed` is for reward recipes that draw; least squares, the default, does not. `inflation` is how many times wider
+    each coordinate varies within people that the encoder was not trained on.
     """
     reward = LinearRewardRecipe() if reward is None else reward
     [(fitted, noise)] = measure([encoder], [logs], reward, fit_keys([seed]), silent, [inflation])

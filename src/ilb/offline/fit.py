@@ -45,11 +45,11 @@ def fit(
     """Learn a `LatentModel` from logs.
 
     What is not given is chosen by how well the rewards of held-out people are predicted, one step ahead from their own
-    past (`ilb.offline.selection`): `recipe`, how contexts are encoded (the paper's way is `PaperRecipe()`); `latent_dim`,
-    the number n of coordinates of the encoding; `reward`, how rewards follow (`PersonRewardRecipe()`;
+    past (`ilb.offline.selection`): `recipe`, how contexts are encoded (the paper's way is `PaperRecipe()`);
+    `latent_dim`, the number n of coordinates of the encoding; `reward`, how rewards follow (`PersonRewardRecipe()`;
     `LinearRewardRecipe()` is the paper's; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone
-    runs). What was compared is kept in `model.provenance.choice`, and what came of it is said in `model.provenance.notes`.
-    The same logs, recipes and seed give the same model.
+    runs). What was compared is kept in `model.provenance.choice`, and what came of it is said in
+    `model.provenance.notes`. The same logs, recipes and seed give the same model.
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record
@@ -113,7 +113,7 @@ def fit_many(
     seeds: Sequence[int],
     report: Report = silent,
 ) -> list[LatentModel]:
-    """Learn many models of one kind at once, one for each table and seed; encoders of one dimension train in one program.
+    """Learn many models of one kind at once, one for each table and seed; encoders train in one program.
 
     Nothing is compared here: the default is the encoder of `TiedRecipe()` with the paper's linear rewards. Without
     `latent_dim` every table chooses its own, by how well contexts tell held-out instances apart.

@@ -1,8 +1,9 @@
 """Which model, by how well it predicts held-out people: each reward one step ahead, from the person's own past.
 
-Whether contexts tell who a person is, whether only rewards do, whether the context of the moment matters and how: a user
-does not know. A short list is compared on people that were held out, and the simplest within one standard error of the best is
-taken. The list begins with what anybody could write in ten lines, so that it shows when nothing more is worth it.
+Whether contexts tell who a person is, whether only rewards do, whether the context of the moment matters and how: a
+user does not know. A short list is compared on people that were held out, and the simplest within one standard error of
+the best is taken. The list begins with what anybody could write in ten lines, so that it shows when nothing more is
+worth it.
 """
 
 from __future__ import annotations
@@ -106,13 +107,11 @@ class ModelChoice:
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
         near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
-        chosen = min(
-            near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood)
-        )
+        chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
         return cls(tuple(trials), chosen, len(np.unique(best.predictions.person)), folds)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give the table: for each candidate R², log-likelihood of a reward, and how far it is behind the chosen one."""
+        """Give the table: R² and log-likelihood of a reward for each candidate, and how far behind the chosen one."""
         table = []
         for trial in self.trials:
             behind = self.chosen.lead_over(trial)
@@ -157,7 +156,7 @@ FEW_PEOPLE = 40
 
 
 NEGLIGIBLE = 0.002
-"""Differences of the log-likelihood of a reward, in nats, that nobody would notice: 0.4 % of the unexplained variance."""
+"""Differences of the log-likelihood of a reward that nobody would notice: 0.4 % of the unexplained variance."""
 
 
 def _within(behind: Estimate) -> bool:
@@ -431,15 +430,15 @@ class Search:
         self.attempts.append(_Attempt(trial, encoding, structure))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
-    def _predict(
-        self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]
-    ) -> Predictions:
+    def _predict(self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]) -> Predictions:
         training, held_out = fold.tables(candidate.clocked)
         if candidate.clocked:
             encoder = without_clock(encoder, training.width)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
-            reward = candidate.reward.hastened() if isinstance(candidate.reward, PersonRewardRecipe) else candidate.reward
+            reward = (
+                candidate.reward.hastened() if isinstance(candidate.reward, PersonRewardRecipe) else candidate.reward
+            )
             model = complete_model(encoder, training, reward=reward, seed=self.seed, inflation=inflation)
         return predict_ahead(model, held_out, rounds=ROUNDS)
 
@@ -500,7 +499,7 @@ def _inflation(encoder: Encoder, fold: Fold) -> float:
 
 
 def _width(encoder: Encoder, logs: Logs) -> int:
-    return encode_contexts(encoder, logs.context[:1]).shape[1]
+    return int(encode_contexts(encoder, logs.context[:1]).shape[1])
 
 
 def _first(basis: Affine, dim: int) -> Affine:

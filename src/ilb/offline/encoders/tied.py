@@ -183,8 +183,8 @@ class TiedRecipe:
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
     `validation_share` of the instances are held out to keep the best parameters; they are used only when there are
     fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit. With so few rows
-    `cross_fit` repeats the training without other people, to measure how encodings vary within people not seen. Contexts that are a
-    deeper function of the latent state deserve more layers and steps: `TiedRecipe.deep()`.
+    `cross_fit` repeats the training without other people, to measure how encodings vary within people not seen.
+    Contexts that are a deeper function of the latent state deserve more layers and steps: `TiedRecipe.deep()`.
     """
 
     layers: int = 3

@@ -360,7 +360,6 @@ class _Estimator:
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
             self.tau = UNTOLD_SHARE * whole
 
-
     def _coefficient_doubt(self, features: Float[np.ndarray, "cells m"]) -> Float[np.ndarray, " cells"]:
         r"""Give $\phi^\top C_a \phi$ for each cell, action by action."""
         doubt = np.empty(len(features))
