@@ -14,6 +14,8 @@ from benchmarks.peers import measure
 from ilb import fit
 from ilb.environments import Specification, Synthetic
 from ilb.live.bandit import LiveBandit
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.rewards.linear import LinearRewardRecipe
 
 ROUNDS = 1000
 POLICIES = ("CPG", "FPG-TS (released)", "Calibrated", "Calibrated-TS")
@@ -22,7 +24,12 @@ PEERS_PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 def measure_live(say: Callable[[str], None]) -> Measured:
     """Time decide + learn for one instance, and the same of the peers."""
-    model = fit(Specification(Synthetic()).record().training.logs, latent_dim=5)
+    model = fit(
+        Specification(Synthetic()).record().training.logs,
+        latent_dim=5,
+        recipe=TiedRecipe(),
+        reward=LinearRewardRecipe(),
+    )
     assert model.schema is not None
     peers = _peers(say)
     rows: Rows = []

@@ -14,6 +14,8 @@ from ilb.environments import Specification, Synthetic
 from ilb.models.baselines import Ingredients
 from ilb.models.latent import LatentModel
 from ilb.networks import ComposedEncoder, MaxoutMLP
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.online.roster import build_policy
 from ilb.simulation import simulate
 
@@ -25,7 +27,7 @@ RELEASED_CPU_SECONDS = {"CPG": 2.9, "FPG": 17.0, "FPG (released)": 17.0, "FPG-TS
 def measure_playing(say: Callable[[str], None]) -> Measured:
     """Time a batch of 1000 instances after compiling, with the learned encoder."""
     recorded = Specification(Synthetic()).record()
-    model = fit(recorded.training.logs, latent_dim=5)
+    model = fit(recorded.training.logs, latent_dim=5, recipe=TiedRecipe(), reward=LinearRewardRecipe())
     names = ("CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated")
     rows: Rows = []
     for name in names:

@@ -69,15 +69,15 @@ def plot_scaling(rows: Rows, path: Path) -> None:
 
 def _fit_once(size: int) -> dict[str, Any]:
     """Fit logs of `size` rows twice in this process; the second time nothing is compiled."""
-    from ilb import fit
+    from ilb import LinearRewardRecipe, TiedRecipe, fit
     from ilb.environments import Plan, Specification, Synthetic
     from ilb.offline.encodings import encode_contexts
 
     plan = Plan(instances=size // LENGTH, length=LENGTH, test_instances=0)
     logs = Specification(Synthetic(), plan).record().training.logs
-    fit(logs, latent_dim=5)
+    fit(logs, latent_dim=5, recipe=TiedRecipe(), reward=LinearRewardRecipe())
     began, wall = time.process_time(), time.perf_counter()
-    model = fit(logs, latent_dim=5)
+    model = fit(logs, latent_dim=5, recipe=TiedRecipe(), reward=LinearRewardRecipe())
     used, waited = time.process_time() - began, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     million = np.random.default_rng(0).normal(size=(1_000_000, 5)).astype(np.float32)

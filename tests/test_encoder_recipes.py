@@ -21,6 +21,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.encodings import encode_contexts, instance_means
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.scaling import Standardised
 from ilb.offline.scores import align
 from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule, fit_keys
@@ -81,7 +82,7 @@ def recording(world: SyntheticWorld) -> Recording:
 @pytest.fixture(scope="module")
 def models(recipe: EncoderRecipe, recording: Recording) -> list[LatentModel]:
     """What the seeds 0 and 1 give, each by itself."""
-    return [fit(recording.logs, latent_dim=2, recipe=recipe, seed=seed) for seed in (0, 1)]
+    return [fit(recording.logs, latent_dim=2, recipe=recipe, seed=seed, reward=LinearRewardRecipe()) for seed in (0, 1)]
 
 
 def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensions(
@@ -100,7 +101,10 @@ def test_it_recovers_latents_up_to_an_affine_map_when_contexts_have_more_dimensi
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(
     recipe: EncoderRecipe, models: list[LatentModel], recording: Recording
 ) -> None:
-    again, (first, other) = fit(recording.logs, latent_dim=2, recipe=recipe, seed=0), models
+    again, (first, other) = (
+        fit(recording.logs, latent_dim=2, recipe=recipe, seed=0, reward=LinearRewardRecipe()),
+        models,
+    )
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)
     contexts = recording.logs.context[:10]
@@ -137,12 +141,12 @@ def test_the_model_says_where_it_comes_from(
 @pytest.mark.parametrize("wrong", [0, 5])
 def test_a_latent_dimension_that_can_not_be_is_refused(recipe: EncoderRecipe, recording: Recording, wrong: int) -> None:
     with pytest.raises(FitError, match=f"latent_dim={wrong} with 4 columns"):
-        fit(recording.logs, latent_dim=wrong, recipe=recipe)
+        fit(recording.logs, latent_dim=wrong, recipe=recipe, reward=LinearRewardRecipe())
 
 
 def test_too_few_instances_are_refused(recipe: EncoderRecipe, recording: Recording) -> None:
     with pytest.raises(FitError, match="2 instances can't show 2 latent dimensions"):
-        fit(recording.logs.select([0, 1]), latent_dim=2, recipe=recipe)
+        fit(recording.logs.select([0, 1]), latent_dim=2, recipe=recipe, reward=LinearRewardRecipe())
 
 
 def test_an_interrupted_fit_gives_a_model_and_says_so(recipe: EncoderRecipe, recording: Recording) -> None:
@@ -150,7 +154,7 @@ def test_an_interrupted_fit_gives_a_model_and_says_so(recipe: EncoderRecipe, rec
         raise KeyboardInterrupt
 
     with pytest.warns(IlbWarning, match="interrupted"):
-        model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt)
+        model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt, reward=LinearRewardRecipe())
     assert "interrupted" in known(model.provenance).notes[0]
     assert known(model.provenance).interrupted
     assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))

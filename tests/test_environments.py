@@ -38,6 +38,7 @@ from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import fit
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.training import CosineAdam, Schedule
 from ilb.online.arms import mab
 from ilb.online.roster import policy_on
@@ -253,7 +254,7 @@ def test_a_world_from_outside_is_recorded_fitted_and_played() -> None:
     plan = Plan(instances=60, length=30, test_instances=20)
     recorded = Specification(Thermostat(actions=4), plan, seed=1).record()
     schedule = Schedule(60, CosineAdam(0.01), score_every=30)
-    model = fit(recorded.training.logs, latent_dim=2, recipe=TiedRecipe(training=schedule))
+    model = fit(recorded.training.logs, latent_dim=2, recipe=TiedRecipe(training=schedule), reward=LinearRewardRecipe())
     true, learned, blind = (
         simulate(jr.key(5), recorded.world, policy, instances=50, horizon=20).regret.sum(axis=1).mean()
         for policy in (policy_on(recorded.world.oracle(), "CPG"), policy_on(model.bare(), "CPG"), mab(4, 0.01))

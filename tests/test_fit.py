@@ -24,6 +24,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.encodings import encode_contexts, measure_scatter
 from ilb.offline.fit import refit_rewards
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.training import CosineAdam, LossCurve, Minimised, Schedule, fit_keys
 from ilb.types import Report, silent
 from narrowed import known, linear
@@ -64,7 +65,9 @@ def noise() -> NoiseLevels:
     action = rng.integers(ACTIONS, size=(INSTANCES, LENGTH))
     expected = z @ THETA.T + EFFECT_STD * rng.normal(size=(INSTANCES, ACTIONS))
     reward = np.take_along_axis(expected, action, axis=1) + REWARD_STD[action] * rng.normal(size=action.shape)
-    return fit(Logs.from_arrays(context, action, reward), latent_dim=2, recipe=FirstColumns()).noise
+    return fit(
+        Logs.from_arrays(context, action, reward), latent_dim=2, recipe=FirstColumns(), reward=LinearRewardRecipe()
+    ).noise
 
 
 def assert_covariance(found: Array, truth: np.ndarray, spread: np.ndarray, freedom: float) -> None:
@@ -98,7 +101,7 @@ def memorised() -> tuple[LatentModel, Logs, Logs]:
     """A model of so few rows that the encoder knows them by heart, its logs, and those of people nobody has seen."""
     world = draw_world(jr.key(0), latent_dim=5, actions=2)
     logs, fresh = (record(jr.key(seed), world, UniformLogging(2), size, 5).logs for seed, size in ((1, 100), (2, 3000)))
-    return fit(logs, latent_dim=5), logs, fresh
+    return fit(logs, latent_dim=5, recipe=TiedRecipe(), reward=LinearRewardRecipe()), logs, fresh
 
 
 def test_the_noise_of_encodings_is_that_of_people_the_encoder_has_not_seen(
@@ -140,7 +143,9 @@ def test_ample_rows_are_not_trained_on_twice(monkeypatch: pytest.MonkeyPatch) ->
     quick = Schedule(20, score_every=10)
     for ample in (400, 401):
         calls.clear()
-        model = fit(logs, latent_dim=2, recipe=TiedRecipe(ample_rows=ample, training=quick))
+        model = fit(
+            logs, latent_dim=2, recipe=TiedRecipe(ample_rows=ample, training=quick), reward=LinearRewardRecipe()
+        )
         assert (len(calls) == 1) is (ample == 400)
         assert bool(known(model.provenance).inflation) is (ample == 401)
 
@@ -205,7 +210,7 @@ def test_each_table_chooses_its_own_dimension_and_those_alike_train_together(mon
     ]
     assert [len(model.noise.population_mean) for model in models] == dims
     for model, table, seed, dim in zip(models, tables, seeds, dims, strict=True):
-        alone = fit(table, latent_dim=dim, recipe=FirstColumns(), seed=seed)
+        alone = fit(table, latent_dim=dim, recipe=FirstColumns(), seed=seed, reward=LinearRewardRecipe())
         np.testing.assert_array_equal(linear(model.reward).theta, linear(alone.reward).theta)
         assert known(model.provenance).seed == seed
         assert known(model.provenance).recipe["latent_dim"] == dim

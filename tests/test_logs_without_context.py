@@ -17,7 +17,9 @@ from ilb.errors import FitError, LogsError
 from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs, Schema
 from ilb.models.baselines import Ingredients
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import fit
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.online.roster import build_policy
 
 ROLES: dict[str, Any] = {"instance": "who", "action": "did", "reward": "got"}
@@ -147,7 +149,7 @@ def test_rewards_alone_are_written_and_read(tmp_path: Path, suffix: str) -> None
 
 def test_an_encoder_can_not_be_trained_without_contexts() -> None:
     with pytest.raises(FitError, match="with 0 columns"):
-        fit(crossover(), latent_dim=1, seed=0)
+        fit(crossover(), latent_dim=1, seed=0, recipe=TiedRecipe(), reward=LinearRewardRecipe())
 
 
 def test_live_decisions_need_no_context() -> None:

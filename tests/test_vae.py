@@ -27,6 +27,7 @@ from ilb.offline.encoders.vae import (
     stack_contexts,
 )
 from ilb.offline.encodings import encode_contexts
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened, apply_scaling, fit_whitening
 from ilb.offline.training import Adam, CosineAdam, Schedule, hold_out, minimise
 from ilb_paper.released import SigmoidSquares, released_vae_recipe
@@ -77,7 +78,12 @@ def logs() -> Logs:
 @pytest.fixture(scope="module")
 def idle(logs: Logs) -> LatentModel:
     """A model whose training changes nothing, so that only the stopping rule acts."""
-    return fit(logs, latent_dim=3, recipe=VAERecipe(optimiser=Adam(0.0, 0.0), epochs=50, patience=3))
+    return fit(
+        logs,
+        latent_dim=3,
+        recipe=VAERecipe(optimiser=Adam(0.0, 0.0), epochs=50, patience=3),
+        reward=LinearRewardRecipe(),
+    )
 
 
 LOADINGS = np.array([[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]])
@@ -124,9 +130,10 @@ def test_beta_weighs_the_divergence_from_the_prior(beta: float) -> None:
 def test_a_recipe_with_a_large_beta_leaves_the_latent_state_unused(logs: Logs) -> None:
     """beta reaches the loss: with a prior that outweighs the contexts, all encodings stay at its mean."""
     used, unused = (
-        encode_contexts(fit(logs, latent_dim=3, recipe=VAERecipe(beta=beta, epochs=4)).encoder, logs.context).std(
-            axis=0
-        )
+        encode_contexts(
+            fit(logs, latent_dim=3, recipe=VAERecipe(beta=beta, epochs=4), reward=LinearRewardRecipe()).encoder,
+            logs.context,
+        ).std(axis=0)
         for beta in (1.0, 1e4)
     )
     assert np.all(used > 0.5)

@@ -12,6 +12,7 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import FitError
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encodings import encode_contexts
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.training import CosineAdam, Schedule
 from narrowed import known
 
@@ -36,7 +37,7 @@ def tables() -> tuple[Logs, Logs]:
 
 @pytest.fixture(scope="module")
 def model(tables: tuple[Logs, Logs]) -> LatentModel:
-    return fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK))
+    return fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK), reward=LinearRewardRecipe())
 
 
 def test_the_encoding_ends_with_the_standardised_context(tables: tuple[Logs, Logs], model: LatentModel) -> None:
@@ -52,17 +53,17 @@ def test_it_predicts_no_worse_than_least_squares_on_mean_contexts_where_the_enco
 ) -> None:
     training, test = tables
     beside = score_model(model, test).reward_r2.value
-    alone = score_model(fit(training, latent_dim=2, recipe=QUICK), test).reward_r2.value
+    alone = score_model(fit(training, latent_dim=2, recipe=QUICK, reward=LinearRewardRecipe()), test).reward_r2.value
     plain = score_model(reference_models(training)["mean contexts"], test).reward_r2.value
     assert alone < plain - 0.1
     assert beside > plain - 0.02
 
 
 def test_the_encoding_may_be_smaller_than_the_fit_says(tables: tuple[Logs, Logs]) -> None:
-    model = fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=1))
+    model = fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=1), reward=LinearRewardRecipe())
     assert encode_contexts(model.encoder, tables[0].context[:5]).shape == (5, 1 + 3)
     with pytest.raises(FitError, match="encoding_dim must be at least 1; got 0"):
-        fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=0))
+        fit(tables[0], latent_dim=2, recipe=WithContexts(QUICK, encoding_dim=0), reward=LinearRewardRecipe())
 
 
 def test_it_is_saved_and_said_in_the_provenance(tables: tuple[Logs, Logs], model: LatentModel, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class NoiseLevels(eqx.Module):
     population_covariance: Float[Array, "p p"]
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
-    reward_quantiles: Float[Array, " levels"] | None = None
+    reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: jnp.zeros(0))
 
 
 class CanonicalBasis(NamedTuple):

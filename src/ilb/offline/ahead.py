@@ -13,11 +13,11 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.stats import norm
 
 from ilb.logs import Logs
+from ilb.models.calibration import Calibration
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import AbstractMoment
 from ilb.networks import padded_size
 from ilb.offline.encodings import encode_contexts
-from ilb.online.latent import CalibratedBelief
 
 CHUNK = 1 << 14
 
@@ -36,22 +36,22 @@ class Predictions(NamedTuple):
     reward: Float[np.ndarray, " predictions"]
     mean: Float[np.ndarray, " predictions"]
     std: Float[np.ndarray, " predictions"]
-    quantiles: Float[np.ndarray, " levels"] | None = None
+    quantiles: Float[np.ndarray, " levels"] = np.zeros(0)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Give the bounds that hold so large a share of rewards; their shape is that of held-out people's."""
         tail = (1 - level) / 2
-        if self.quantiles is None:
+        if not len(self.quantiles):
             low, high = np.asarray(norm.ppf([tail, 1 - tail]))
         else:
             levels = (np.arange(len(self.quantiles)) + 0.5) / len(self.quantiles)
             low, high = np.interp([tail, 1 - tail], levels, self.quantiles)
         return self.mean + low * self.std, self.mean + high * self.std
 
-    def residual_quantiles(self) -> Float[np.ndarray, " levels"] | None:
+    def residual_quantiles(self) -> Float[np.ndarray, " levels"]:
         """Give the quantiles of standardised residuals; few of them say no more than that rewards may be normal."""
         if len(self.reward) < LEAST_RESIDUALS:
-            return None
+            return np.zeros(0)
         levels = (np.arange(LEVELS) + 0.5) / LEVELS
         return np.asarray(np.quantile((self.reward - self.mean) / self.std, levels))
 
@@ -83,8 +83,7 @@ def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) 
         predictions = _from_contexts(model, logs, rounds)
     else:
         predictions = _Past(model, logs).predict(rounds)
-    quantiles = model.noise.reward_quantiles
-    return predictions._replace(quantiles=None if quantiles is None else np.asarray(quantiles, np.float64))
+    return predictions._replace(quantiles=np.asarray(model.noise.reward_quantiles, np.float64))
 
 
 class _Past:
@@ -95,16 +94,16 @@ class _Past:
     """
 
     def __init__(self, model: LatentModel, logs: Logs) -> None:
-        belief = CalibratedBelief(model)
+        assert isinstance(model.reward, LinearReward)
+        numbers = Calibration.of(model, model.reward)
         self.logs = logs
-        self.theta, self.intercept = (np.asarray(x, np.float64) for x in (belief.reward.theta, belief.reward.intercept))
-        self.noise, self.own = (np.asarray(x, np.float64) for x in (belief.reward_variance, belief.own_variance))
-        encodings = encode_contexts(model.encoder, logs.context).astype(np.float64)
-        self.encodings = encodings @ np.asarray(belief.to_basis.matrix, np.float64) + np.asarray(belief.to_basis.shift)
+        self.theta, self.intercept = numbers.theta, numbers.intercept
+        self.noise, self.own = numbers.reward_variance, numbers.own_variance
+        self.encodings = encode_contexts(model.encoder, logs.context) @ numbers.matrix + numbers.shift
         self.left = logs.reward.astype(np.float64) - moment_effects(model.moment, logs)
         people, actions, dim = logs.instances, logs.actions, self.theta.shape[1]
         self.shown = self.encodings.shape[1]
-        self.precision = np.tile(np.diag(np.asarray(belief.prior_precision, np.float64)), (people, 1, 1))
+        self.precision = np.tile(np.diag(numbers.prior_precision), (people, 1, 1))
         self.information = np.zeros((people, dim))
         self.pulls, self.sums = np.zeros((2, people, actions))
 

@@ -83,13 +83,8 @@ def fit_candidate(
     [model] = _fit_alike([run], candidate.encoder, candidate.reward, report)
     if choice is None or model.provenance is None:
         return model
-    quantiles = choice.chosen.predictions.residual_quantiles()
-    noise = eqx.tree_at(
-        lambda noise: noise.reward_quantiles,
-        model.noise,
-        None if quantiles is None else jnp.asarray(quantiles, jnp.float32),
-        is_leaf=lambda part: part is None,
-    )
+    quantiles = jnp.asarray(choice.chosen.predictions.residual_quantiles(), jnp.float32)
+    noise = eqx.tree_at(lambda noise: noise.reward_quantiles, model.noise, quantiles)
     return replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
 
 

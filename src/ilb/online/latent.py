@@ -23,19 +23,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
-from ilb.models.latent import LatentModel, LinearReward, canonical_basis
+from ilb.models.calibration import Calibration
+from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, RewardSums
 from ilb.online.policy import AbstractBelief, AbstractRewards
 from ilb.types import Context, RewardModel, Step, Values
-
-SMALLEST_POPULATION = 1e-4
-"""The least variance of the population, in units of the noise of one encoding, that a belief takes seriously."""
-
-
-SMALLEST_NOISE = 1e-4
-"""The least variance of a reward, in units of the variance of expected rewards, that a belief takes seriously."""
 
 
 class LatentRewards(AbstractRewards):
@@ -188,13 +182,7 @@ class ReleasedBelief(AbstractLatentBelief):
 
 
 class CalibratedBelief(AbstractLatentBelief):
-    r"""The posterior of v = (z, u) under the variances that were measured in the logs, own effects included.
-
-    z is computed in the basis in which noise has covariance one and the population is centred and uncorrelated: there
-    the numbers are well-conditioned whatever the encoder, and the result does not depend on the encoder's basis. What
-    is not known of the coefficients of an action differs from person to person and lasts, like an effect of person and
-    action: $\tau_a^2 = \tau^2 + E[\phi^\top C_a \phi]$ with $\phi = (v, 1)$ over the population.
-    """
+    """The posterior of v = (z, u) under what was measured in the logs (`Calibration`), own effects included."""
 
     model: LatentModel
     to_basis: Affine
@@ -204,21 +192,11 @@ class CalibratedBelief(AbstractLatentBelief):
     own_variance: Float[Array, " K"]
 
     def __init__(self, model: LatentModel) -> None:
-        noise, n = model.noise, model.encoded_dim
-        mean, population = (np.asarray(x, np.float64) for x in (noise.population_mean, noise.population_covariance))
-        variances, matrix, back = canonical_basis(np.asarray(noise.encoding_covariance, np.float64), population[:n, :n])
-        theta = np.asarray(_linear(model).theta, np.float64)
-        intercept = np.asarray(_linear(model).intercept, np.float64) + theta @ mean
-        theta = np.concatenate([theta[:, :n] @ back, theta[:, n:]], axis=1)
-        variances = np.maximum(np.r_[variances, np.diag(population)[n:]], SMALLEST_POPULATION)
+        numbers = (jnp.asarray(part, jnp.float32) for part in Calibration.of(model, _linear(model)))
+        matrix, shift, theta, intercept, self.prior_precision, self.reward_variance, self.own_variance = numbers
         self.model = model.bare()
-        self.to_basis = Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean[:n] @ matrix, jnp.float32))
-        self.reward = LinearReward.known(jnp.asarray(theta, jnp.float32), jnp.asarray(intercept, jnp.float32))
-        self.prior_precision = jnp.asarray(1 / variances, jnp.float32)
-        # Rewards without any noise would make a single one infinitely precise.
-        signal = np.mean(theta**2 @ variances)
-        self.reward_variance = jnp.maximum(noise.reward_variance, SMALLEST_NOISE * max(signal, 1e-12))
-        self.own_variance = jnp.asarray(own_variance(model), jnp.float32)
+        self.to_basis = Affine(matrix, shift)
+        self.reward = LinearReward.known(theta, intercept)
 
     def believe(self, state: Evidence) -> PartlyExplainedRewards:
         leftover, sums = self.own_variance, state.rewards
@@ -233,16 +211,6 @@ class CalibratedBelief(AbstractLatentBelief):
         gain = sums.pulls * leftover / pooled
         own = leftover * self.reward_variance / pooled
         return PartlyExplainedRewards(explained, 1 - gain, gain * sums.means(), jnp.sqrt(own))
-
-
-def own_variance(model: LatentModel) -> Float[np.ndarray, " K"]:
-    r"""Give $\tau^2 + E[\phi^\top C_a \phi]$ for each action: how far mean rewards are from what v explains."""
-    noise = model.noise
-    mean = np.r_[np.asarray(noise.population_mean, np.float64), 1.0]
-    second = np.outer(mean, mean)
-    second[:-1, :-1] += np.asarray(noise.population_covariance, np.float64)
-    unsure = np.einsum("aij,ij->a", np.asarray(_linear(model).coefficient_covariance, np.float64), second)
-    return np.asarray(float(noise.leftover_variance) + np.maximum(unsure, 0.0))
 
 
 def _linear(model: LatentModel) -> LinearReward:
