@@ -19,7 +19,8 @@ from ilb import LatentModel
 from ilb.cli import main
 from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
-from ilb.offline.encoders import ENCODER_RECIPES
+from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
+from ilb.offline.rewards import REWARD_RECIPES
 from ilb_paper.command import layout_comparison
 from narrowed import known
 
@@ -67,7 +68,7 @@ def folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = in_a_process("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
     assert "2,400 rows of 60 instances (40 each)" in output
     output = in_a_process("fit", "logs.parquet", *COLUMNS, "--latent-dim", 2, "--out", "model", cwd=folder)
-    assert "12 held-out instances" in output
+    assert "one step ahead, 12 test instances" in output
     return folder
 
 
@@ -94,8 +95,9 @@ def test_one_instance_is_written_in_the_singular_and_scored_without_an_error(
 
 def test_every_recipe_is_listed_with_what_it_is(ilb: Callable[..., str], folder: Path) -> None:
     lines = ilb("fit", "--recipes", cwd=folder).splitlines()
-    assert [line.split()[0] for line in lines] == list(ENCODER_RECIPES)
-    assert all(len(line.split()) > 5 for line in lines)
+    listed = [line for line in lines if line.startswith("  ")]
+    assert [line.split()[0] for line in listed] == [*UNTRAINED_RECIPES, *ENCODER_RECIPES, *REWARD_RECIPES]
+    assert all(len(line.split()) > 5 for line in listed)
 
 
 def test_without_a_world_only_what_can_be_known_is_scored(ilb: Callable[..., str], folder: Path) -> None:
@@ -108,7 +110,10 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
     model = LatentModel.load(folder / "model")
     assert known(model.schema).instance == "instance"
     assert [column.name for column in known(model.schema).context] == ["x1", "x2"]
-    assert set(known(model.provenance).scores) == {"this model", "mean contexts", "best on average"}
+    scores = known(model.provenance).scores
+    assert set(scores["one step ahead"]) == {"this model", "action mean", "own level"}
+    assert known(model.provenance).rows == 2400  # fitted on everyone after scoring
+    assert sum(row["chosen"] for row in known(model.provenance).choice) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,14 @@ from sklearn.metrics import r2_score
 
 from ilb.environments import Recording, UniformLogging, draw_world, record
 from ilb.errors import FitError
-from ilb.estimates import Estimate
+from ilb.estimates import Estimate, jackknife, r_squared
 from ilb.logs import Logs
 from ilb.offline.fit import complete_model
 from ilb.offline.scores import (
     Truth,
     affine_correlation,
     align,
-    jackknife,
     mean_correlation,
-    r_squared,
     reference_models,
     score_model,
     share_of_best,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,3 +48,39 @@ class Estimate:
 
     def __str__(self) -> str:
         return self.text(1 if self.median is not None else 3)
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Estimate:
+    """Compute `statistic(index of instances)` and its standard error by leaving out one instance at a time."""
+    everyone = np.arange(instances)
+    left_out = [statistic(np.delete(everyone, number)) for number in everyone] if instances > 1 else [np.nan]
+    return Estimate(float(statistic(everyone)), _spread(np.array(left_out)), instances)
+
+
+def jackknife_sums(statistic: Callable[[np.ndarray], np.ndarray], sums: Float[np.ndarray, "I m"]) -> Estimate:
+    """Do the same for a statistic of sums over instances, `[..., m] -> [...]`: leaving one out is a subtraction."""
+    total = sums.sum(axis=0)
+    left_out = statistic(total - sums) if len(sums) > 1 else np.full(1, np.nan)
+    return Estimate(float(statistic(total)), _spread(left_out), len(sums))
+
+
+def _spread(left_out: Float[np.ndarray, " I"]) -> float:
+    instances = len(left_out)
+    return float(np.sqrt(np.sum((left_out - left_out.mean()) ** 2) * (instances - 1) / instances))
+
+
+def r_squared(
+    estimate: Float[np.ndarray, " values"], target: Float[np.ndarray, " values"], instance: np.ndarray
+) -> Estimate:
+    """Share of the variance of `target` that `estimate` explains, over all values of all instances."""
+    _, group = np.unique(instance, return_inverse=True)
+    # Sums for each instance are enough, so leaving one out is a subtraction; centring keeps them well-conditioned.
+    centred, error = target - target.mean(), target - estimate
+    sums = [np.bincount(group, weights=w) for w in (np.ones_like(centred), centred, centred**2, error**2)]
+
+    def statistic(sums: np.ndarray) -> np.ndarray:
+        count, total, squares, errors = np.moveaxis(sums, -1, 0)
+        variation = squares - total**2 / count
+        return np.asarray(1 - errors / np.where(variation > 1e-12 * squares, variation, np.nan))
+
+    return jackknife_sums(statistic, np.stack(sums, axis=1))

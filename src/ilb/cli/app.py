@@ -70,15 +70,18 @@ def fit(
     drop: Annotated[
         list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")
     ] = None,
-    latent_dim: Annotated[int | None, typer.Option(help="Latent dimension (default: chosen by held-out fit).")] = None,
-    recipe: Annotated[str, typer.Option(help="How the encoder is learned; --recipes lists the ways.")] = "tied",
+    latent_dim: Annotated[int | None, typer.Option(help="Dimension of the encoding (default: chosen).")] = None,
+    recipe: Annotated[
+        str, typer.Option(help="How contexts are encoded; auto compares held-out people, --recipes lists the ways.")
+    ] = "auto",
+    reward_model: Annotated[str, typer.Option(help="How rewards follow; auto compares, --recipes lists.")] = "auto",
     recipes: Annotated[
         bool, typer.Option("--recipes", help="List the recipes.", callback=_list_recipes, is_eager=True)
     ] = False,
     test_share: Annotated[float, typer.Option(min=0, max=0.9, help="Share of instances held out for scores.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,
 ) -> None:
-    """Learn a latent model from logs and save it."""
+    """Learn a model from logs, say how good it is, and save it."""
     del recipes
     _require_room_for_a_model(out)
     columns: dict[str, Any] = {
@@ -93,7 +96,8 @@ def fit(
     with telling_of_stops(out):
         from ilb.cli.commands import fit_table
 
-        fit_table(logs, columns, out, latent_dim=latent_dim, recipe=recipe, test_share=test_share, seed=seed)
+        pinned: dict[str, Any] = {"latent_dim": latent_dim, "recipe": recipe, "reward": reward_model}
+        fit_table(logs, columns, out, **pinned, test_share=test_share, seed=seed)
 
 
 def _require_room_for_a_model(out: Path) -> None:

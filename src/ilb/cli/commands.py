@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.cli.console import layout, notes, progress_bar, results, say, score_rows
+from ilb.cli.console import ahead_rows, choice_table, layout, notes, progress_bar, results, say, score_rows
 from ilb.environments import AbstractEnvironment, Recording, Specification
 from ilb.errors import IlbError, LogsError, WorldError
+from ilb.estimates import Estimate
 from ilb.logs import Logs, Schema
-from ilb.logs.messages import counted
+from ilb.logs.messages import counted, near
 from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
-from ilb.offline.encoders import ENCODER_RECIPES
-from ilb.offline.fit import fit
+from ilb.offline.ahead import AheadScores, lead, predict_ahead, score_ahead
+from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES, EncoderRecipe
+from ilb.offline.fit import choose_model, fit_candidate
+from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
+from ilb.offline.selection import ModelChoice, plain_models
 from ilb.types import Encoder
 
 THIS_MODEL = "this model"
+
+AUTO = "auto"
+"""What an option is called that leaves the choice to the comparison of held-out people."""
+
+LEAST_TEST_PEOPLE = 10
+"""With fewer test people nothing is said of a model but that it can't be told."""
+
+RECIPES: dict[str, Callable[[], EncoderRecipe]] = {**UNTRAINED_RECIPES, **ENCODER_RECIPES}
+
+Recipe = TypeVar("Recipe")
 
 
 def write_simulation(specification: Specification, out: Path) -> None:
@@ -41,9 +55,11 @@ def write_simulation(specification: Specification, out: Path) -> None:
 
 
 def list_recipes() -> None:
-    """Print every encoder recipe by name, with what it says of itself."""
-    for name, recipe in ENCODER_RECIPES.items():
-        say(f"{name:14} {(recipe.__doc__ or '').splitlines()[0]}")
+    """Print every encoder and reward recipe by name, with what it says of itself."""
+    for option, recipes in (("--recipe", RECIPES), ("--reward-model", REWARD_RECIPES)):
+        say(f"{option} {AUTO}, or")
+        for name, recipe in recipes.items():
+            say(f"  {name:14} {(recipe.__doc__ or '').splitlines()[0]}")
 
 
 def fit_table(
@@ -51,31 +67,79 @@ def fit_table(
     columns: Mapping[str, Any],
     out: Path,
     *,
-    latent_dim: int | None,
-    recipe: str,
+    latent_dim: int | None = None,
+    recipe: str = AUTO,
+    reward: str = AUTO,
     test_share: float,
     seed: int,
 ) -> LatentModel:
-    """Read a table, learn a model from it, score it on held-out instances, save it."""
-    if recipe not in ENCODER_RECIPES:
-        raise IlbError(f"--recipe must be one of {', '.join(ENCODER_RECIPES)}; got {recipe!r}.")
+    """Read a table, choose a model, score it on held-out instances, fit it on everyone, save it."""
+    encoding, rewards = _named(recipe, RECIPES, "--recipe"), _named(reward, REWARD_RECIPES, "--reward-model")
     logs = Logs.from_frame(path, **columns)
     say(f"read {path}: {logs.describe().sentence()}")
     training, test = (logs, None) if test_share == 0 else logs.split_instances((1 - test_share, test_share), seed=seed)
-    with progress_bar("Learning the encoder", notes) as report:
-        model = fit(training, latent_dim=latent_dim, recipe=ENCODER_RECIPES[recipe](), seed=seed, report=report)
+    with progress_bar("Comparing models", notes, "log-likelihood") as report:
+        choice = choose_model(
+            training, latent_dim=latent_dim, recipe=encoding, reward=rewards, seed=seed, report=report
+        )
+    if isinstance(choice, ModelChoice):
+        results.print(layout(f"next rewards of {choice.people} held-out instances", *choice_table(choice.rows())))
+    scores: dict[str, Any] = {}
+    if test is not None and np.any(test.rewarded):
+        with progress_bar("Fitting the chosen one", notes) as report:
+            model = fit_candidate(training, choice, seed=seed, report=report)
+        scores = _score_ahead_of(model, training, test)
+    with progress_bar("Fitting it on everyone", notes) as report:
+        model = fit_candidate(logs, choice, seed=seed, report=report)
     assert model.provenance is not None
+    if model.provenance.interrupted:
+        raise KeyboardInterrupt  # a model that is half trained must not replace a whole one
     for note in model.provenance.notes:
         say(note)
-    if test is not None:
-        models = {THIS_MODEL: model, **reference_models(training)}
-        lines = {name: score_model(one, test) for name, one in models.items()}
-        _print_scores(counted(test.instances, "held-out instance"), lines)
-        say(_verdict(lines, recipe, bool(columns.get("drop"))))
-        model = replace(model, provenance=replace(model.provenance, scores=_plain_scores(lines)))
+    model = replace(model, provenance=replace(model.provenance, scores=scores))
     model.save(out)
     say(f"saved {model} in {out}")
     return model
+
+
+def _named(name: str, known: Mapping[str, Callable[[], Recipe]], option: str) -> Recipe | None:
+    if name == AUTO:
+        return None
+    if name not in known:
+        raise IlbError(f"{option} must be {AUTO} or one of {', '.join(known)}; got {name!r}.{near(name, known)}")
+    return known[name]()
+
+
+def _score_ahead_of(model: LatentModel, training: Logs, test: Logs) -> dict[str, Any]:
+    """Print how well the next rewards of test people are predicted, beside what anybody could do; say it in words."""
+    lines = {THIS_MODEL: predict_ahead(model, test)}
+    lines.update({name: predict_ahead(plain, test) for name, plain in plain_models(training).items()})
+    scores = {name: score_ahead(line) for name, line in lines.items()}
+    ours = lines.pop(THIS_MODEL)
+    leads = {name: lead(ours, line) for name, line in lines.items()}
+    results.print(layout(f"one step ahead, {test.instances} test instances", ["", *scores], ahead_rows(scores, leads)))
+    paper = score_model(model, test)
+    say(f"R² from whole histories of contexts, no rewards (the paper's score): {paper.reward_r2.text()}")
+    say(_verdict(leads, scores))
+    return {
+        "one step ahead": {name: _plain_score(line) for name, line in scores.items()},
+        "whole histories": _plain_score(paper),
+    }
+
+
+def _verdict(leads: Mapping[str, Estimate], scores: Mapping[str, AheadScores]) -> str:
+    """Say whether the model beats what anybody could do; what the table can't tell is not claimed."""
+    rival = max(leads, key=lambda name: scores[name].log_likelihood.value)
+    ahead = leads[rival]
+    people = f"{ahead.count} test instances"
+    figures = f"log-likelihood {ahead.value:+.3f} ± {ahead.standard_error:.3f} a reward"
+    if ahead.count < LEAST_TEST_PEOPLE or not np.isfinite(ahead.standard_error):
+        return f"Whether the model predicts better than {rival} can't be told from {people} ({figures})."
+    if ahead.value > 2 * ahead.standard_error:
+        return f"The model predicts the next reward of people it has not seen better than {rival} does ({figures})."
+    if ahead.value < -2 * ahead.standard_error:
+        return f"The model predicts WORSE than {rival} ({figures}). Use that, or add people or columns."
+    return f"The model can't be told from {rival} on {people} ({figures})."
 
 
 def score_table(
@@ -95,6 +159,9 @@ def score_table(
         if training is not None:
             known = (training, _truth(recorded.training, training, train, world))
     models = {THIS_MODEL: model}
+    if not as_json:
+        ahead = {THIS_MODEL: score_ahead(predict_ahead(model, test))}
+        results.print(layout(f"one step ahead, {test.instances} instances", ["", *ahead], ahead_rows(ahead, {})))
     if training is not None:
         models.update(reference_models(training, oracle))
     lines = {name: score_model(one, test, truth, known) for name, one in models.items()}
@@ -111,13 +178,14 @@ def _print_scores(title: str, lines: Mapping[str, FitScores]) -> None:
 
 def _plain_scores(lines: Mapping[str, FitScores]) -> dict[str, dict[str, Any]]:
     """The scores of each model in JSON types, unknown numbers as null."""
+    return {model: _plain_score(line) for model, line in lines.items()}
+
+
+def _plain_score(line: FitScores | AheadScores) -> dict[str, Any]:
     return {
-        model: {
-            name: {part: _rounded(getattr(score, part)) for part in ("value", "standard_error")}
-            for name, score in line._asdict().items()
-            if score is not None
-        }
-        for model, line in lines.items()
+        name: {part: _rounded(getattr(score, part)) for part in ("value", "standard_error")}
+        for name, score in line._asdict().items()
+        if score is not None
     }
 
 
@@ -157,21 +225,6 @@ def _truth(recording: Recording | None, logs: Logs, path: Path | None, world: Pa
             "Give the table of training instances as --train and that of test instances as LOGS."
         )
     return Truth(recording.latents[order], recording.mean_rewards[order])
-
-
-def _verdict(lines: Mapping[str, FitScores], recipe: str, dropped: bool) -> str:
-    """Say in a sentence whether the latent model was worth it, and what else to try if it was not."""
-    ours, plain = lines[THIS_MODEL].reward_r2, lines["mean contexts"].reward_r2
-    if ours.value > plain.value:
-        return "The model predicts rewards of unseen instances better than least squares on their mean contexts."
-    if ours.value > plain.value - plain.standard_error:
-        return "The model is no better than least squares on mean contexts, within the error."
-    ways = ["a smaller latent dimension (--latent-dim 1)" if recipe == "with-contexts" else "another --latent-dim"]
-    if not dropped:
-        ways.append("dropping columns that identify the instance (--drop)")
-    if recipe != "with-contexts":
-        ways.insert(0, "keeping the contexts beside the encoding (--recipe with-contexts)")
-    return f"The model is WORSE than least squares on mean contexts. Try {', or '.join(ways)}."
 
 
 def _reward_sums(logs: Logs) -> np.ndarray:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -20,6 +20,7 @@ from ilb.errors import IlbError, IlbWarning
 
 if TYPE_CHECKING:
     from ilb.estimates import Estimate
+    from ilb.offline.ahead import AheadScores
     from ilb.offline.scores import FitScores
     from ilb.types import Report
 
@@ -67,6 +68,40 @@ def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     for row in rows:
         table.add_row(*map(escape, row))
     return table
+
+
+def choice_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Lay out the candidates that were compared: the headings, and a line for each, the chosen one marked."""
+    headings = ["candidate", "R²", "log-lik.", "behind"]
+    lines = []
+    for row in rows:
+        error = "" if row["standard_error"] is None else f"±{row['standard_error']:.3f}"
+        mark = " (plain)" if row["reference"] else ""
+        name = f"{'> ' if row['chosen'] else '  '}{row['candidate']}{mark}"
+        behind = "" if row["chosen"] else f"{row['behind']:.3f}{error}"
+        lines.append([name, f"{row['r2']:.3f}", f"{row['log_likelihood']:.3f}", behind])
+    return headings, lines
+
+
+AHEAD_HEADINGS = {
+    "r_squared": "R² of the next reward",
+    "log_likelihood": "log-likelihood of it",
+    "covered_80": "80 % intervals hold",
+    "covered_95": "95 % intervals hold",
+}
+
+
+def ahead_rows(lines: Mapping[str, AheadScores], leads: Mapping[str, Estimate]) -> list[list[str]]:
+    """Write a row for each score one step ahead, and one for the lead of this model over the others."""
+    rows = []
+    for name, heading in AHEAD_HEADINGS.items():
+        scores = [getattr(line, name) for line in lines.values()]
+        percent = name.startswith("covered")
+        texts = [f"{score.text(1, 100)} %" if percent else score.text() for score in scores]
+        rows.append([heading, *(text.replace(" ± ", "±") for text in texts)])
+    if leads:
+        rows.append(["this model leads by", "", *(one.text().replace(" ± ", "±") for one in leads.values())])
+    return rows
 
 
 def score_rows(lines: Mapping[str, FitScores]) -> list[list[str]]:

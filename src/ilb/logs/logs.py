@@ -302,10 +302,11 @@ class Logs:
         schema, kept = self.schema.without(names_of(columns))
         return replace(self, schema=schema, context=self.context[:, kept])
 
-    def with_clock(self) -> Logs:
-        """The same rows with the time column as one more, last, context column; its scale is learned from these rows.
+    def with_clock(self, like: Schema | None = None) -> Logs:
+        """The same rows with the time column as one more, last, context column.
 
-        Split afterwards, so that all parts have the same scale.
+        Its scale is learned from these rows (split afterwards, so that all parts have the same), or is that of another
+        schema that has it, `like`.
 
         >>> grid = np.zeros((2, 3))
         >>> logs = Logs.from_arrays(np.zeros((2, 3, 0)), grid, grid, actions=2, time=[[0, 4, 8], [0, 4, 8]])
@@ -322,9 +323,13 @@ class Logs:
             raise LogsError(
                 f"the table has {lacking}, so time can't be context. Name a column of numbers or dates in time=."
             )
-        column = ClockColumn.fit(name, self.clock)
+        column = ClockColumn.fit(name, self.clock) if like is None else like.context[-1]
         schema = replace(self.schema, context=(*self.schema.context, column))
         return replace(self, schema=schema, context=side_by_side([self.context, column.encode(self.clock)], self.rows))
+
+    def read_as(self, schema: Schema) -> Logs:
+        """The same rows for a model with this schema: with the time among the contexts, if it reads that."""
+        return self.with_clock(like=schema) if schema.clocked and not self.schema.clocked else self
 
     def split_instances(self, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int) -> tuple[Logs, ...]:
         """Disjoint sets of instances drawn at random, one for each fraction, none empty.

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.stats import norm
 
+from ilb.estimates import Estimate, r_squared, standard_error
 from ilb.logs import Logs
 from ilb.models.calibration import Calibration
 from ilb.models.latent import LatentModel, LinearReward
@@ -66,6 +67,40 @@ class Predictions(NamedTuple):
         return self._replace(person=self.person.astype(np.int64) + (number << 32))
 
 
+class AheadScores(NamedTuple):
+    """How good predictions one step ahead are: R², log-likelihood of a reward, and how often intervals hold it."""
+
+    r_squared: Estimate
+    log_likelihood: Estimate
+    covered_80: Estimate
+    covered_95: Estimate
+
+
+def score_ahead(predictions: Predictions) -> AheadScores:
+    """Score predictions, with standard errors over people, whose rewards are not independent."""
+    reward, person = predictions.reward, predictions.person
+    inside = []
+    for level in (0.8, 0.95):
+        low, high = predictions.interval(level)
+        inside.append(_mean_by_person(((low <= reward) & (reward <= high)).astype(np.float64), person))
+    return AheadScores(
+        r_squared(predictions.mean, reward, person), _mean_by_person(predictions.log_likelihood, person), *inside
+    )
+
+
+def lead(first: Predictions, second: Predictions) -> Estimate:
+    """Give by how much the first has the higher log-likelihood of a reward; people are the independent units."""
+    return _mean_by_person(first.log_likelihood - second.log_likelihood, first.person)
+
+
+def _mean_by_person(values: Float[np.ndarray, " predictions"], person: Int[np.ndarray, " predictions"]) -> Estimate:
+    """Average over all rewards, with the standard error over people."""
+    _, group = np.unique(person, return_inverse=True)
+    rows, total = np.bincount(group), np.bincount(group, weights=values)
+    mean = total.sum() / rows.sum()
+    return Estimate(float(mean), float(standard_error((total - mean * rows) * len(rows) / rows.sum())), len(rows))
+
+
 def join(parts: Sequence[Predictions]) -> Predictions:
     """Put predictions of different people together."""
     columns = zip(*(part[:5] for part in parts), strict=True)
@@ -79,6 +114,8 @@ def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) 
     `rounds` stops after so many rewards of each person.
     """
     logs.require_any_reward()
+    if model.schema is not None:
+        logs = logs.read_as(model.schema)
     if not isinstance(model.reward, LinearReward):
         predictions = _from_contexts(model, logs, rounds)
     else:

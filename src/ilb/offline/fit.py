@@ -22,12 +22,12 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
-from ilb.offline.selection import REFIT, Candidate, ModelChoice, Search
+from ilb.offline.selection import Candidate, ModelChoice, Search, first_part, last_part
 from ilb.offline.training import describe_recipe, fit_keys
 from ilb.types import Report, silent
 from ilb.version import __version__
 
-__all__ = ["complete_model", "fit", "fit_candidate", "fit_many", "refit_rewards"]
+__all__ = ["choose_model", "complete_model", "fit", "fit_candidate", "fit_many", "refit_rewards"]
 
 LEAST_PEOPLE = 6
 """With fewer people who have rewards, holding some out tells nothing, and nothing is compared."""
@@ -62,26 +62,44 @@ def fit(
     """
     if latent_dim is not None and recipe is not None and reward is not None:
         return fit_many([logs], latent_dim=latent_dim, recipe=recipe, reward=reward, seeds=[seed], report=report)[0]
+    choice = choose_model(
+        logs, latent_dim=latent_dim, recipe=recipe, reward=reward, seed=seed, report=first_part(report)
+    )
+    return fit_candidate(logs, choice, seed=seed, report=last_part(report))
+
+
+def choose_model(
+    logs: Logs,
+    *,
+    latent_dim: int | None = None,
+    recipe: EncoderRecipe | None = None,
+    reward: RewardRecipe | None = None,
+    seed: int = 0,
+    report: Report = silent,
+) -> ModelChoice | Candidate:
+    """Compare what `fit` would compare, and say what it would take; with too few people, say that without comparing."""
     _check(logs, latent_dim)
     people = len(np.unique(logs.instance[logs.rewarded]))
     if people < LEAST_PEOPLE:
-        return fit_candidate(logs, _untried(logs, latent_dim, recipe, reward), seed=seed, report=report)
-    search = Search(logs, recipe=recipe, reward=reward, latent_dim=latent_dim, seed=seed, report=report)
-    choice = search.run()
-    model = fit_candidate(logs, choice.chosen.candidate, seed=seed, report=search.steps.within(REFIT), choice=choice)
-    search.steps.finish()
-    return model
+        return _untried(logs, latent_dim, recipe, reward)
+    return Search(logs, recipe=recipe, reward=reward, latent_dim=latent_dim, seed=seed, report=report).run()
 
 
 def fit_candidate(
-    logs: Logs, candidate: Candidate, *, seed: int = 0, report: Report = silent, choice: ModelChoice | None = None
+    logs: Logs, choice: ModelChoice | Candidate, *, seed: int = 0, report: Report = silent
 ) -> LatentModel:
-    """Fit one candidate of a choice on all of the logs; the notes say how it was chosen."""
+    """Fit what was chosen on all of the logs; the notes say how it was chosen."""
+    candidate = choice.candidate if isinstance(choice, ModelChoice) else choice
     table = logs.with_clock() if candidate.clocked else logs
-    sentence = f"{candidate.name}: too few people to compare anything with" if choice is None else choice.sentence()
-    run = _Run(table, seed, candidate.latent_dim, (sentence,))
-    [model] = _fit_alike([run], candidate.encoder, candidate.reward, report)
-    if choice is None or model.provenance is None:
+    sentence = (
+        choice.sentence()
+        if isinstance(choice, ModelChoice)
+        else f"{candidate.name}: too few people to compare it with anything"
+    )
+    [model] = _fit_alike(
+        [_Run(table, seed, candidate.latent_dim, (sentence,))], candidate.encoder, candidate.reward, report
+    )
+    if not isinstance(choice, ModelChoice) or model.provenance is None:
         return model
     quantiles = jnp.asarray(choice.chosen.predictions.residual_quantiles(), jnp.float32)
     noise = eqx.tree_at(lambda noise: noise.reward_quantiles, model.noise, quantiles)

@@ -23,11 +23,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.errors import FitError, IlbWarning
+from ilb.estimates import r_squared
 from ilb.logs import Logs
 from ilb.models.latent import Provenance
 from ilb.models.recurrent import RecurrentRegression, random_recurrent_regression
 from ilb.offline.scaling import Scaling, Units, Whitened, apply_scaling
-from ilb.offline.scores import FitScores, Truth, r_squared, share_of_best
+from ilb.offline.scores import FitScores, Truth, share_of_best
 from ilb.offline.training import (
     CosineAdam,
     Keys,

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from ilb.estimates import Estimate
+from ilb.estimates import Estimate, jackknife, jackknife_sums, r_squared
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import Affine, IdentityEncoder
@@ -44,25 +44,6 @@ class FitScores(NamedTuple):
     mcc: Estimate | None = None
     affine_mcc: Estimate | None = None
     affine_r2: Estimate | None = None
-
-
-def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Estimate:
-    """Compute `statistic(index of instances)` and its standard error by leaving out one instance at a time."""
-    everyone = np.arange(instances)
-    left_out = [statistic(np.delete(everyone, number)) for number in everyone] if instances > 1 else [np.nan]
-    return Estimate(float(statistic(everyone)), _spread(np.array(left_out)), instances)
-
-
-def jackknife_sums(statistic: Callable[[np.ndarray], np.ndarray], sums: Float[np.ndarray, "I m"]) -> Estimate:
-    """Do the same for a statistic of sums over instances, `[..., m] -> [...]`: leaving one out is a subtraction."""
-    total = sums.sum(axis=0)
-    left_out = statistic(total - sums) if len(sums) > 1 else np.full(1, np.nan)
-    return Estimate(float(statistic(total)), _spread(left_out), len(sums))
-
-
-def _spread(left_out: Float[np.ndarray, " I"]) -> float:
-    instances = len(left_out)
-    return float(np.sqrt(np.sum((left_out - left_out.mean()) ** 2) * (instances - 1) / instances))
 
 
 def mean_correlation(
@@ -110,23 +91,6 @@ def affine_correlation(aligned: Float[np.ndarray, "I n"], latents: Float[np.ndar
     return jackknife(lambda index: float(np.diag(_correlations(aligned[index], latents[index])).mean()), len(latents))
 
 
-def r_squared(
-    estimate: Float[np.ndarray, " values"], target: Float[np.ndarray, " values"], instance: np.ndarray
-) -> Estimate:
-    """Share of the variance of `target` that `estimate` explains, over all values of all instances."""
-    _, group = np.unique(instance, return_inverse=True)
-    # Sums for each instance are enough, so leaving one out is a subtraction; centring keeps them well-conditioned.
-    centred, error = target - target.mean(), target - estimate
-    sums = [np.bincount(group, weights=w) for w in (np.ones_like(centred), centred, centred**2, error**2)]
-
-    def statistic(sums: np.ndarray) -> np.ndarray:
-        count, total, squares, errors = np.moveaxis(sums, -1, 0)
-        variation = squares - total**2 / count
-        return np.asarray(1 - errors / np.where(variation > 1e-12 * squares, variation, np.nan))
-
-    return jackknife_sums(statistic, np.stack(sums, axis=1))
-
-
 def share_of_best(
     estimate: Float[np.ndarray, "decisions K"], truth: Float[np.ndarray, "decisions K"], instance: np.ndarray
 ) -> Estimate:
@@ -145,6 +109,8 @@ def score_model(
     (the affine map and the ICA rotation are fitted there, never on the test instances).
     """
     test.require_any_reward()
+    if model.schema is not None:
+        test = test.read_as(model.schema)
     mean_encodings = instance_means(encode_contexts(model.encoder, test.context), test.starts)
     estimate = np.asarray(jax.vmap(model.encoded_reward)(jnp.asarray(mean_encodings, jnp.float32)), dtype=np.float64)
     seen = test.rewarded
@@ -160,6 +126,7 @@ def score_model(
     if training is None:
         return scores
     logs, known = training
+    logs = logs if model.schema is None else logs.read_as(model.schema)
     encodings = encode_contexts(model.encoder, logs.context)
     if not np.any(np.ptp(encodings, axis=0)):
         return scores

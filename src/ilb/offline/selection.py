@@ -20,11 +20,11 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from ilb.errors import RareActionWarning
-from ilb.estimates import Estimate, standard_error
+from ilb.estimates import Estimate
 from ilb.logs import Logs
-from ilb.models.latent import canonical_basis
+from ilb.models.latent import LatentModel, canonical_basis
 from ilb.networks import Affine, NoEncoder, SideBySide
-from ilb.offline.ahead import Predictions, join, predict_ahead
+from ilb.offline.ahead import Predictions, join, lead, predict_ahead
 from ilb.offline.completion import complete_model, without_clock
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
@@ -83,15 +83,6 @@ class Trial(NamedTuple):
         return lead(self.predictions, other.predictions)
 
 
-def lead(first: Predictions, second: Predictions) -> Estimate:
-    """Compare log-likelihoods of the same rewards, a reward on average; people are the independent units."""
-    _, person = np.unique(first.person, return_inverse=True)
-    total = np.bincount(person, weights=first.log_likelihood - second.log_likelihood)
-    rows = np.bincount(person)
-    mean = total.sum() / rows.sum()
-    return Estimate(float(mean), float(standard_error((total - mean * rows) * len(rows) / rows.sum())), len(rows))
-
-
 @dataclass(frozen=True)
 class ModelChoice:
     """The candidates that were compared, in the order of trying, and the one that was taken."""
@@ -100,6 +91,10 @@ class ModelChoice:
     chosen: Trial
     people: int
     folds: int
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.chosen.candidate
 
     @classmethod
     def of(cls, trials: Sequence[Trial], folds: int) -> ModelChoice:
@@ -258,12 +253,26 @@ LEAST_BOOSTED = 300
 NOTHING = _Structure()
 OWN_LEVEL = _Structure(1, same_level=True)
 
-TRY, TRAIN, TRAIN_DEEP, REFIT = 1, 6, 15, 10
+TRY, TRAIN, TRAIN_DEEP = 1, 6, 15
 """How long parts of the search take beside each other, for the time left: a guess."""
 
+WHOLE, SEARCHING = 1000, 800
+"""Units of progress of a fit, and those before the last training."""
 
-class Steps:
-    """Progress over all of the search and the fit after it, in units of a try."""
+
+def first_part(report: Report) -> Report:
+    """Give the search its part of the progress of a fit."""
+    return lambda done, total, value: report(round(SEARCHING * done / max(total, 1)), WHOLE, value)
+
+
+def last_part(report: Report) -> Report:
+    """Give the training after the search the rest."""
+    rest = WHOLE - SEARCHING
+    return lambda done, total, value: report(SEARCHING + round(rest * done / max(total, 1)), WHOLE, value)
+
+
+class _Steps:
+    """Progress of a search, in units of a try; parts that turn out not to be needed are skipped at the end."""
 
     def __init__(self, report: Report, total: int) -> None:
         self._report, self._total, self._done = report, total, 0
@@ -288,6 +297,15 @@ class Steps:
         self._report(self._total, self._total, self._value)
 
 
+def plain_models(training: Logs) -> dict[str, LatentModel]:
+    """Fit what anybody could write in ten lines: the mean of each action, and beside it a level for each person."""
+    structures = {"action mean": NOTHING, "own level": OWN_LEVEL}
+    return {
+        name: complete_model(NoEncoder(), training, reward=structure.recipe(encoded=False))
+        for name, structure in structures.items()
+    }
+
+
 class Search:
     """The comparison: what is not given is looked for, part by part, each beginning where the last one came to."""
 
@@ -306,7 +324,7 @@ class Search:
         self.attempts: list[_Attempt] = []
         self.encodable = logs.width > 0 and bool(logs.lengths.max() > 1)
         trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.encodable else 0
-        self.steps = Steps(report, trainings + (18 if self.encodable else 9) * TRY * len(self.folds) + REFIT)
+        self.steps = _Steps(report, trainings + (18 if self.encodable else 9) * TRY * len(self.folds))
 
     def run(self) -> ModelChoice:
         # Matrices here are small: threads that share one of them only wait for each other.
@@ -320,6 +338,7 @@ class Search:
             self._try_encoders(self._best.structure)
         if self.reward is None and self._features:
             self._try_boosting()
+        self.steps.finish()
         return ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
 
     @property

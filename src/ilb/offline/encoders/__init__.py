@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ilb.offline.encoders.paper import PaperRecipe
+from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import VAERecipe
@@ -16,3 +17,6 @@ ENCODER_RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
     "vae": VAERecipe,
 }
 """Every recipe by the name that the command line gives it."""
+
+UNTRAINED_RECIPES: dict[str, Callable[[], EncoderRecipe]] = {"none": NoEncoding, "contexts": PlainContexts}
+"""Those that learn nothing, and whose dimension is not asked for."""
