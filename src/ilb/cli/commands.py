@@ -21,7 +21,8 @@ from ilb.logs.tables import require_writable_suffix, write_table
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.offline.ahead import AheadScores, lead, predict_ahead, score_ahead
-from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES, EncoderRecipe
+from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.fit import choose_model, fit_candidate
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
