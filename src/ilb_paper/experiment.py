@@ -159,7 +159,7 @@ class ScoreRow(NamedTuple):
     setting: AbstractSetting
     learner: str
     describe: tuple[str, ...]
-    paper: tuple[float | None, float | None, float | None] = (None, None, None)
+    paper: tuple[float | None, float | None, int | None] = (None, None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
