@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -140,7 +140,7 @@ class RegretFigure(AbstractExperiment):
         return header, [row for _, row in sorted(lines, key=lambda line: line[0])]
 
 
-def _short(value: float) -> str:
+def _short(value: np.floating[Any]) -> str:
     return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 

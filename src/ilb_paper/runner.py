@@ -83,7 +83,7 @@ def run(
     left = [task for wave in missing for task in wave]
     stored = sum(map(len, waves)) - len(left)
     if monitor is not None:
-        monitor.started(len(left), sum(task.weight() for task in left), stored)
+        monitor.started(len(left), sum((task.weight() for task in left), 0.0), stored)
     if not left:
         return []
     failures: list[Failure] = []
