@@ -11,6 +11,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What one process has compiled, the others, and the next run, need not compile again.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# A vector that is silently taken for a row of a matrix is a bug more often than not. Shapes and types are checked, too:
+# --jaxtyping-packages in pyproject.toml.
+os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 
 import jax.random as jr
 import pytest

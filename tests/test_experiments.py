@@ -7,7 +7,7 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from ilb_paper.claims import (
     less_regret,
     sign_flip_tail,
 )
-from ilb_paper.experiment import AbstractExperiment, Panel, RegretFigure, ScoreRow, ScoreTable
+from ilb_paper.experiment import AbstractExperiment, Exhibit, Panel, RegretFigure, ScoreRow, ScoreTable
 from ilb_paper.learners import (
     LEARNERS,
     MEAN_CONTEXTS,
@@ -201,14 +201,17 @@ def test_a_second_run_computes_nothing(filled: tuple[Results, Path]) -> None:
 CHEAP = (MEAN_CONTEXTS, TRUE_ENCODER, OURS)
 
 
-class Chosen:
+@dataclass(frozen=True, kw_only=True)
+class Chosen(AbstractExperiment):
     """Some tasks of an experiment, as an experiment."""
 
-    def __init__(self, tasks: Sequence[AbstractTask]) -> None:
-        self.chosen = tasks
+    chosen: list[AbstractTask]
 
-    def tasks(self, results: Results) -> Sequence[AbstractTask]:
+    def tasks(self, results: Results) -> list[AbstractTask]:
         return self.chosen
+
+    def show(self, results: Results) -> Exhibit:
+        raise NotImplementedError
 
 
 def cost(task: AbstractTask) -> int:
@@ -242,7 +245,7 @@ def covering(results: Results) -> dict[str, list[AbstractTask]]:
 def covered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, dict[str, list[AbstractTask]], list[Failure]]:
     results = Results(Store(tmp_path_factory.mktemp("covered")), TINY)
     chosen = covering(results)
-    experiments: list[Any] = [Chosen(tasks) for tasks in chosen.values()]
+    experiments = [Chosen(label=label, title=label, chosen=tasks) for label, tasks in chosen.items()]
     failures = run(experiments, results)
     return results, chosen, failures
 
@@ -855,7 +858,7 @@ def test_sizes_shrink_and_refuse_nonsense() -> None:
     assert (Size(0.2).instances, Size(0.2).horizon(), Size(0.2).effort) == (40, 2000, 1.0)
     assert Size(0.02).horizon() == 200
     with pytest.raises(IlbError, match="--scale"):
-        Size(0)
+        Size(0.0)
 
 
 def test_settings_are_named_by_what_is_special() -> None:

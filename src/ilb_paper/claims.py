@@ -173,7 +173,7 @@ def _if_run(evidence: Evidence, results: Results) -> tuple[Comparison, ...]:
         return ()
 
 
-def compare(says: str, values: np.ndarray, unit: float = 1.0) -> Comparison:
+def compare(says: str, values: np.ndarray, unit: int = 1) -> Comparison:
     """Make a comparison of differences by world and instance, divided by `unit`."""
     values = values.astype(np.float64) / unit
     error, freedom = clustered_error(values)

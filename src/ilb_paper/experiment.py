@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -140,7 +140,7 @@ class RegretFigure(AbstractExperiment):
         return header, [row for _, row in sorted(lines, key=lambda line: line[0])]
 
 
-def _short(value: float) -> str:
+def _short(value: np.floating[Any]) -> str:
     return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -159,7 +159,7 @@ class ScoreRow(NamedTuple):
     setting: AbstractSetting
     learner: str
     describe: tuple[str, ...]
-    paper: tuple[float | None, float | None, float | None] = (None, None, None)
+    paper: tuple[float | None, float | None, int | None] = (None, None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

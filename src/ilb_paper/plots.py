@@ -85,7 +85,7 @@ def plot_panels(grid: PanelGrid) -> Figure:
                 if number == 0:
                     axis.set_title(title, fontsize=9.5)
             axes[0].set_ylabel("mean cumulative regret\n(dots: medians)")
-            _legend(axes, grid.rows[number])
+            _legend(list(axes), grid.rows[number])
         # The layout of many panels takes seconds: it is found once, not again for every file that is written.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -135,7 +135,7 @@ def _row_of_panels(
     """Give a figure and the axes of its panels, which share their y axis, and one legend beside them at the end."""
     with mpl.rc_context(SIZES):
         figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        axes = list(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0])
         yield figure, axes
         axes[0].set_ylabel(ylabel)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, **legend)

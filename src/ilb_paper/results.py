@@ -84,7 +84,7 @@ def clustered_error(
         return over_instances, np.zeros(over_instances.shape)
     over_worlds = standard_error(values.mean(axis=1, dtype=np.float64))
     freedom = np.where(over_worlds > over_instances, worlds - 1.0, worlds * instances - 1.0)
-    return np.maximum(over_instances, over_worlds), freedom
+    return np.asarray(np.maximum(over_instances, over_worlds)), freedom
 
 
 @dataclass

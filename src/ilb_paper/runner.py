@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from joblib import Parallel, delayed, parallel_config
 
@@ -35,6 +35,7 @@ class Failure(NamedTuple):
     error: str
 
 
+@runtime_checkable
 class Monitor(Protocol):
     """Whoever watches a run."""
 
@@ -82,7 +83,7 @@ def run(
     left = [task for wave in missing for task in wave]
     stored = sum(map(len, waves)) - len(left)
     if monitor is not None:
-        monitor.started(len(left), sum(task.weight() for task in left), stored)
+        monitor.started(len(left), sum((task.weight() for task in left), 0.0), stored)
     if not left:
         return []
     failures: list[Failure] = []

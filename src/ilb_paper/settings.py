@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +23,7 @@ PLAN, SYNTHETIC, ADCB = Plan(), Synthetic(), Adcb()
 """The standard ones."""
 RANGES = 20_000
 """The seed of the sample whose ranges ADCB's columns are scaled by."""
+Setting = TypeVar("Setting", bound="AbstractSetting")
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ class AbstractSetting(ABC):
         return True
 
     @abstractmethod
-    def contexts(self) -> Self:
+    def contexts(self: Setting) -> Setting:
         """Give the setting whose logs have the same contexts: encoders, which never see a reward, are the same."""
 
-    def offline(self) -> Self:
+    def offline(self: Setting) -> Setting:
         """Give the setting without what only happens while playing: two settings with the same one share their fits."""
         return replace(self, playing=())
 
-    def shrunk(self, factor: float) -> Self:
+    def shrunk(self: Setting, factor: float) -> Setting:
         """Give the setting with shorter logs of fewer instances, for a look in passing."""
         return replace(self, plan=shrink(self.plan, factor, instances=12, length=25, test_instances=12))
 

@@ -116,7 +116,7 @@ def score_rows(lines: Mapping[str, FitScores]) -> list[list[str]]:
 def _score_cell(name: str, score: Estimate | None) -> str:
     if score is None:
         return "-"
-    text = f"{score.text(1, 100)} %" if name == "best_action" else score.text()
+    text = f"{score.text(1, 100.0)} %" if name == "best_action" else score.text()
     return text.replace(" ± ", "±")
 
 

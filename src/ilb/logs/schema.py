@@ -177,7 +177,7 @@ class Schema:
             raise SchemaError(f"this is not a saved schema ({error!r}); expected what Schema.to_json makes.") from error
 
 
-def side_by_side(blocks: Sequence[Float32[np.ndarray, "N width"]], rows: int) -> Float32[np.ndarray, "N d"]:
+def side_by_side(blocks: Sequence[Float32[np.ndarray, "N _"]], rows: int) -> Float32[np.ndarray, "N d"]:
     """The numbers of all context columns; with no column at all, as many rows without any number."""
     return np.concatenate([np.zeros((rows, 0), dtype=np.float32), *blocks], axis=1)
 

@@ -41,7 +41,7 @@ class GRULayer(eqx.Module):
 
     def run(self, xs: Float[Array, "T m"]) -> Float[Array, "T h"]:
         """Take in a history from its beginning, and give the units after each round."""
-        return _run(xs @ self.inputs.matrix + self.inputs.shift, self.memory.matrix, self.memory.shift)
+        return _run(xs @ self.inputs.matrix + self.inputs.shift[None, :], self.memory.matrix, self.memory.shift)
 
 
 def _advance(
@@ -92,7 +92,7 @@ def _backward(
     def step(later: Array, now: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         gradient, update, slopes = now
         total = later + gradient
-        return total * update + matrix @ (slopes * total).reshape(-1), total
+        return total * update + matrix @ (slopes * total[None, :]).reshape(-1), total
 
     _, totals = jax.lax.scan(step, jnp.zeros_like(hiddens[0]), (gradient, update, slopes), reverse=True)
     recalled = (slopes * totals[:, None, :]).reshape(len(hiddens), -1)
@@ -138,7 +138,7 @@ class RecurrentRegression(eqx.Module):
         signals = contexts
         for layer in self.layers:
             signals = layer.run(signals)
-        return signals @ self.heads.matrix + self.heads.shift
+        return signals @ self.heads.matrix + self.heads.shift[None, :]
 
     def after(self, first: Affine) -> RecurrentRegression:
         """Map contexts by `first` before; the map is folded into the first layer and costs nothing."""

@@ -77,7 +77,7 @@ class PrefixLoss:
             # The largest of random numbers: a draw without repetition, that leaves padding for last.
             chosen = jax.lax.top_k(jnp.where(length > 0, jr.uniform(key, length.shape), -1.0), self.batch)[1]
             start, length = start[chosen], length[chosen]
-        time = jnp.arange(self.rounds)
+        time = jnp.arange(self.rounds)[None, :]
         # Past the end of an instance stand rows of others: what comes later does not change what came before.
         row = jnp.minimum(start[:, None] + time, len(reward) - 1)
         taken = action[row]

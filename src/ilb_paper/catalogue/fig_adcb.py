@@ -62,7 +62,7 @@ EXPERIMENT = _figure(
             "Results, first paragraph",
             "On ADCB, too, offline and hybrid policies converge substantially faster than the fully online learners: "
             "at round 100 they have less than half of the regret.",
-            each(less_regret, RELEASED, [*HYBRID, RECURRENT], [*ADCB_ONLINE], at=0.05, times=2),
+            each(less_regret, RELEASED, [*HYBRID, RECURRENT], [*ADCB_ONLINE], at=0.05, times=2.0),
             contrast=each(less_regret, RELEASED, [CPG, FPG], [*ADCB_ONLINE], at=0.05),
         ),
         Claim(

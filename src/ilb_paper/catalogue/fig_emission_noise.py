@@ -130,7 +130,7 @@ FIGURE = RegretFigure(
             "regression-suffers-under-noise",
             "app:emission_noise",
             "The regression is substantially biased: it ends with more than twice the regret of FPG on the ILB model.",
-            each(less_regret, LEVELS, FPG_RELEASED, RECURRENT, times=2),
+            each(less_regret, LEVELS, FPG_RELEASED, RECURRENT, times=2.0),
             contrast=each(less_regret, LEVELS, MAB, RECURRENT),
         ),
     ),

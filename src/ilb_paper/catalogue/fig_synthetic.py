@@ -65,8 +65,8 @@ EXPERIMENT = RegretFigure(
             "Results, first paragraph",
             "Offline and hybrid policies converge substantially faster than the fully online learners: at round 100 "
             "they have less than half of the regret.",
-            each(less_regret, STANDARD, [*HYBRID, RECURRENT], [*ONLINE], at=0.05, times=2),
-            contrast=each(less_regret, STANDARD, [FPG, FPG_TS], [*ONLINE], at=0.05, times=2),
+            each(less_regret, STANDARD, [*HYBRID, RECURRENT], [*ONLINE], at=0.05, times=2.0),
+            contrast=each(less_regret, STANDARD, [FPG, FPG_TS], [*ONLINE], at=0.05, times=2.0),
         ),
         Claim(
             "oracle-is-best",
@@ -123,9 +123,9 @@ EXPERIMENT = RegretFigure(
             "When is online learning necessary?",
             "MAB converges substantially more slowly than all methods on latent variable models, FPG-TS among them: at "
             "round 100 it has more than twice the regret.",
-            each(less_regret, STANDARD, ON_LATENT_MODELS, MAB, at=0.05, times=2),
+            each(less_regret, STANDARD, ON_LATENT_MODELS, MAB, at=0.05, times=2.0),
             contrast=each(
-                less_regret, STANDARD, [FPG, Player("FPG", VAE), FPG_TS, Player("FPG-TS", VAE)], MAB, at=0.05, times=2
+                less_regret, STANDARD, [FPG, Player("FPG", VAE), FPG_TS, Player("FPG-TS", VAE)], MAB, at=0.05, times=2.0
             ),
         ),
         Claim(

@@ -23,7 +23,8 @@ from ilb_paper.learners import (
 from ilb_paper.results import Results, common_worlds
 from ilb_paper.settings import AbstractSetting, AdcbSetting, SyntheticSetting
 
-Triple = tuple[float | None, float | None, float | None]
+Triple = tuple[float | None, float | None, int | None]
+"""MCC, R² and the percentage of best actions found, as printed: the last is a whole number."""
 Printed = tuple[Triple, Triple, Triple]
 """The paper's numbers for its model, the VAE and the regression."""
 

@@ -161,14 +161,15 @@ def contrastive_losses(
     """
     fresh = batch.fresh[..., None]
     kept = jnp.where(fresh, encodings, 0.0)
-    precision = fresh.sum(axis=1, keepdims=True) - fresh + population_precision
-    mean = (kept.sum(axis=1, keepdims=True) - kept + population_precision * population_mean) / precision
+    prior = population_precision[None, None, :]
+    precision = fresh.sum(axis=1, keepdims=True) - fresh + prior
+    mean = (kept.sum(axis=1, keepdims=True) - kept + prior * population_mean[None, None, :]) / precision
     variance = 1 + 1 / precision
     # |x - mean|^2 / variance expanded, so that all pairs of encodings and instances are one product of matrices.
     features = jnp.concatenate([encodings**2, encodings], axis=-1)
     weights = jnp.concatenate([1 / variance, -2 * mean / variance], axis=-1)
     constant = (mean**2 / variance + jnp.log(variance)).sum(axis=-1)
-    logits = -0.5 * (jnp.einsum("cjf,kjf->cjk", features, weights) + constant.T)
+    logits = -0.5 * (jnp.einsum("cjf,kjf->cjk", features, weights) + constant.T[None])
     instances = jnp.arange(len(encodings))
     own = logits[instances, :, instances]
     competing = batch.rival | jnp.eye(len(encodings), dtype=bool)
