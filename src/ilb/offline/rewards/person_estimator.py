@@ -23,10 +23,10 @@ things are no steps of EM and may lower it a little on tables of a few rows: var
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from scipy import sparse
 
 STEPS = 200
@@ -74,10 +74,10 @@ class PersonSums(NamedTuple):
         reward: Float[np.ndarray, " rows"],
         moment: Float[np.ndarray, "rows d"],
         actions: int,
-        contexts: Float[np.ndarray, " I"],
+        contexts: Real[np.ndarray, " I"],
         encoding_sum: Float[np.ndarray, "I n"],
         encoding_covariance: Float[np.ndarray, "n n"],
-    ) -> Self:
+    ) -> PersonSums:
         """Sum the rows that have a reward; `contexts` and `encoding_sum` are of all rows of each person."""
         code = person.astype(np.int64) * actions + action
         cells, index, rows = np.unique(code, return_inverse=True, return_counts=True)
