@@ -22,7 +22,7 @@ from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
-from ilb.offline.selection import Candidate, ModelChoice, Search, first_part, last_part
+from ilb.offline.selection import Candidate, ModelChoice, Search, first_part, last_part, without_cross_fit
 from ilb.offline.training import describe_recipe, fit_keys
 from ilb.types import Report, silent
 from ilb.version import __version__
@@ -96,9 +96,9 @@ def fit_candidate(
         if isinstance(choice, ModelChoice)
         else f"{candidate.name}: too few people to compare it with anything"
     )
-    [model] = _fit_alike(
-        [_Run(table, seed, candidate.latent_dim, (sentence,))], candidate.encoder, candidate.reward, report
-    )
+    run = _Run(table, seed, candidate.latent_dim, (sentence,), candidate.inflation)
+    encoder = without_cross_fit(candidate.encoder) if candidate.inflation else candidate.encoder
+    [model] = _fit_alike([run], encoder, candidate.reward, report)
     if not isinstance(choice, ModelChoice) or model.provenance is None:
         return model
     quantiles = jnp.asarray(choice.chosen.predictions.residual_quantiles(), jnp.float32)
@@ -144,12 +144,13 @@ def fit_many(
 
 
 class _Run(NamedTuple):
-    """A model to learn, and what is to be noted of how its dimension was found."""
+    """A model to learn, what is to be noted of how it was chosen, and its inflation if that is known."""
 
     logs: Logs
     seed: int
     latent_dim: int
     notes: tuple[str, ...] = ()
+    inflation: tuple[float, ...] = ()
 
     @classmethod
     def plan(cls, logs: Logs, seed: int, latent_dim: int | None, report: Report) -> _Run:
@@ -164,11 +165,11 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
     logs, latent_dim = [run.logs for run in runs], runs[0].latent_dim
     keys = fit_keys([run.seed for run in runs])
     trained = train_encoders(recipe, keys, logs, latent_dim, report)
-    inflations = [result.inflation for result in trained]
+    inflations = [run.inflation or result.inflation for run, result in zip(runs, trained, strict=True)]
     measured = measure([result.encoder for result in trained], logs, reward, keys, report, inflations)
     described = {**describe_recipe(recipe), "latent_dim": latent_dim, "reward": describe_recipe(reward)}
     models = []
-    for run, result, (fitted, noise) in zip(runs, trained, measured, strict=True):
+    for run, result, inflation, (fitted, noise) in zip(runs, trained, inflations, measured, strict=True):
         notes = [*run.notes]
         if result.interrupted:
             notes.append(f"training was interrupted; the parameters are those of step {result.best_step}")
@@ -182,7 +183,7 @@ def _fit_alike(runs: Sequence[_Run], recipe: EncoderRecipe, reward: RewardRecipe
             curve=result.curve.plain(),
             notes=(*notes, *fitted.notes),
             interrupted=result.interrupted or fitted.interrupted,
-            inflation=result.inflation,
+            inflation=inflation,
         )
         models.append(LatentModel(result.encoder, fitted.reward, noise, run.logs.schema, provenance, fitted.moment))
     return models

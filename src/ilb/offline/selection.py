@@ -50,7 +50,8 @@ WIDEST = 8
 class Candidate:
     """A way to fit: how contexts are encoded, how rewards follow, and whether the moment knows the time.
 
-    `rank` orders candidates from simple to elaborate; a reference is what a user could write in ten lines.
+    `rank` orders candidates from simple to elaborate; a reference is what a user could write in ten lines. `inflation`
+    is how many times wider each coordinate of the encoding varied within people who were held out.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Candidate:
     clocked: bool = False
     rank: int = 0
     reference: bool = False
+    inflation: tuple[float, ...] = ()
 
 
 class Trial(NamedTuple):
@@ -247,6 +249,9 @@ class _Attempt(NamedTuple):
 SOME_HIDDEN, MANY_HIDDEN = 4, 8
 """Coordinates that only rewards show; more than the table speaks for fade by themselves."""
 
+LEAST_DEEP = 5000
+"""Rows that a deep encoder needs to be worth a try."""
+
 LEAST_BOOSTED = 300
 """Rewards that trees need to be worth a try."""
 
@@ -295,6 +300,13 @@ class _Steps:
 
     def finish(self) -> None:
         self._report(self._total, self._total, self._value)
+
+
+def without_cross_fit(recipe: EncoderRecipe) -> EncoderRecipe:
+    """Leave out what a recipe would repeat to measure its noise: held-out people have shown it."""
+    if isinstance(recipe, WithContexts):
+        return replace(recipe, recipe=without_cross_fit(recipe.recipe))
+    return replace(recipe, cross_fit=False) if isinstance(recipe, TiedRecipe) else recipe
 
 
 def plain_models(training: Logs) -> dict[str, LatentModel]:
@@ -393,7 +405,7 @@ class Search:
             named = "tied beside contexts"
             self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 5, inflations), structure)
         # Where the two can't be told apart the deep one is taken: with everyone's rows it gains more.
-        if self._improves_on(before):
+        if self._improves_on(before) and self.logs.rows >= LEAST_DEEP:
             [deep] = self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP, tied[0].latent_dim)
             self._try_encoding(deep, structure)
 
@@ -442,6 +454,7 @@ class Search:
             structure.clocked,
             encoding.rank + structure.rank,
             bool(reference),
+            tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
         )
         parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)
         predictions = [self._predict(candidate, *part).of_people(number) for number, part in enumerate(parts)]
@@ -470,7 +483,9 @@ class Search:
         given = latent_dim is not None or not units
         dim = latent_dim or min(WIDEST, self.logs.width, max(min(table.instances for table in logs) - 1, 1))
         # How encodings vary within people not seen is measured on those who are held out here.
-        quick = replace(recipe, cross_fit=False) if isinstance(recipe, TiedRecipe) else recipe
+        quick = without_cross_fit(recipe)
+        if isinstance(quick, TiedRecipe):
+            quick = replace(quick, room=(self.logs.rows, self.logs.instances))
         trained = quick.train(fit_keys([self.seed] * len(logs)), logs, dim, self.steps.within(units * len(logs)))
         if any(result.interrupted for result in trained):
             raise KeyboardInterrupt
@@ -478,6 +493,8 @@ class Search:
         encoders = [result.encoder for result in trained]
         if not units:
             return [_Encoding(name, recipe, _width(encoders[0], logs[0]), encoders, rank, [()] * len(logs))]
+        if not _width(encoders[0], logs[0]):
+            return [_Encoding(name, recipe, 0, encoders, rank, [()] * len(logs))]
         wider = [_inflation(*pair) for pair in zip(encoders, self.folds, strict=True)]
         if given or _width(encoders[0], logs[0]) != dim:
             inflations = [(one,) * _width(encoders[0], logs[0]) for one in wider]

@@ -184,7 +184,8 @@ class TiedRecipe:
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
     `validation_share` of the instances are held out to keep the best parameters; they are used only when there are
     fewer than `ample_rows` rows, since more rows than that leave these networks no room to overfit. With so few rows
-    `cross_fit` repeats the training without other people, to measure how encodings vary within people not seen.
+    `cross_fit` repeats the training without other people, to measure how encodings vary within people not seen. Arrays
+    have `room` for so many rows and instances at least: a training on a part then shares the program of the whole.
     Contexts that are a deeper function of the latent state deserve more layers and steps: `TiedRecipe.deep()`.
     """
 
@@ -195,6 +196,7 @@ class TiedRecipe:
     validation_share: float = 0.1
     ample_rows: int = 10_000
     cross_fit: bool = True
+    room: tuple[int, int] = (0, 0)
     training: Schedule = field(
         default_factory=lambda: Schedule(steps=1200, optimiser=CosineAdam(0.03), score_every=100)
     )
@@ -270,9 +272,10 @@ class TiedRecipe:
     ) -> Minimised:
         keys_split, keys_network, keys_step = split_each(keys, 3)
         kept, held = hold_out_each(keys_split, logs, [self._held_out(table) for table in logs], fold)
-        training = _stack_histories(whitenings, kept)
+        training = _stack_histories(whitenings, kept, self.room)
         validation = None if held is None else _stack_histories(whitenings, held)
-        params = _start(self, keys_network, logs[0].width, latent_dim)
+        hidden = (self.width * latent_dim,) * (self.layers - 1)
+        params = _start(hidden, keys_network, logs[0].width, latent_dim)
         loss = self._loss(kept)
         return minimise_many(
             keys_step, loss, params, training, self.training, validation=validation, report=report, stops=stops
@@ -297,18 +300,18 @@ class TiedRecipe:
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def _start(recipe: TiedRecipe, keys: Keys, width: int, latent_dim: int) -> TiedParams:
+def _start(hidden: tuple[int, ...], keys: Keys, width: int, latent_dim: int) -> TiedParams:
     """Draw a network for each key; of the population nothing is assumed but that it is as wide as the noise."""
 
     def start_one(key: PRNGKeyArray) -> TiedParams:
-        network = random_maxout_mlp(key, width, [recipe.width * latent_dim] * (recipe.layers - 1), latent_dim)
+        network = random_maxout_mlp(key, width, hidden, latent_dim)
         return TiedParams(network, jnp.zeros(latent_dim), jnp.zeros(latent_dim))
 
     return jax.vmap(start_one)(keys)
 
 
-def _stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs]) -> Histories:
-    sizes = (max(table.rows for table in logs), max(table.instances for table in logs))
+def _stack_histories(whitenings: Sequence[Affine], logs: Sequence[Logs], room: tuple[int, int] = (0, 0)) -> Histories:
+    sizes = (max(room[0], *(table.rows for table in logs)), max(room[1], *(table.instances for table in logs)))
     contexts = [apply_scaling(whitening, table) for whitening, table in zip(whitenings, logs, strict=True)]
     return stack([pad_histories(rows, table.lengths, sizes) for rows, table in zip(contexts, logs, strict=True)])
 

@@ -1,0 +1,184 @@
+"""fit chooses by itself: what is told apart, what is simplest, what is said, and what pins a choice."""
+
+from __future__ import annotations
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+from ilb import FitError, LiveBandit, Logs, fit
+from ilb.environments import UniformLogging, draw_world, record
+from ilb.errors import IlbWarning
+from ilb.models.latent import LatentModel
+from ilb.offline.ahead import Predictions, lead, predict_ahead, score_ahead
+from ilb.offline.encoders.plain import NoEncoding, PlainContexts
+from ilb.offline.fit import choose_model
+from ilb.offline.rewards.linear import LinearRewardRecipe
+from ilb.offline.rewards.person import PersonRewardRecipe
+from ilb.offline.selection import Candidate, ModelChoice, Trial, make_folds, plain_models
+from narrowed import known
+
+RNG = np.random.default_rng
+
+
+def crossover(people: int = 60, actions: int = 8, loading: float = 1.0, seed: int = 0) -> Logs:
+    """Everybody tries everything once; one trait of a person moves half of the actions up and the other half down."""
+    rng = RNG(seed)
+    trait = rng.normal(size=(people, 1))
+    slopes = loading * np.where(np.arange(actions) % 2, 1.0, -1.0)
+    reward = trait * slopes + 0.5 * rng.normal(size=(people, actions))
+    order = np.argsort(rng.random((people, actions)), axis=1)
+    return Logs.from_arrays(np.zeros((people, actions, 0)), order, np.take_along_axis(reward, order, axis=1))
+
+
+@pytest.fixture(scope="module")
+def crossover_model() -> LatentModel:
+    return fit(crossover())
+
+
+def chosen(model: LatentModel) -> str:
+    [name] = [row["candidate"] for row in known(model.provenance).choice if row["chosen"]]
+    return str(name)
+
+
+def test_what_only_rewards_show_is_found_without_any_context(crossover_model: LatentModel) -> None:
+    assert "hidden" in chosen(crossover_model)
+    test = crossover(seed=1)
+    ours = predict_ahead(crossover_model, test)
+    for plain in plain_models(crossover()).values():
+        ahead = lead(ours, predict_ahead(plain, test))
+        assert ahead.value > 2 * ahead.standard_error
+    assert score_ahead(ours).r_squared.value > 0.4
+
+
+def test_where_there_is_nothing_to_find_a_plain_reference_is_taken_and_said_to_be_enough() -> None:
+    model = fit(crossover(loading=0.0))
+    assert chosen(model) in ("action mean", "own level")
+    assert "as good here as anything" in known(model.provenance).notes[0]
+
+
+def test_an_own_level_is_found_where_that_is_all_there_is() -> None:
+    rng = RNG(3)
+    action = rng.integers(0, 3, (80, 12))
+    reward = rng.normal(size=(80, 1)) + np.array([0.0, 1.0, 2.0])[action] + 0.5 * rng.normal(size=(80, 12))
+    assert chosen(fit(Logs.from_arrays(np.zeros((80, 12, 0)), action, reward))) == "own level"
+
+
+def test_a_trend_in_time_is_found_and_a_decision_asks_for_the_time() -> None:
+    rng = RNG(4)
+    action = rng.integers(0, 2, (60, 15))
+    time = np.tile(np.arange(15.0), (60, 1))
+    reward = 0.3 * time + rng.normal(size=(60, 1)) + action + 0.5 * rng.normal(size=(60, 15))
+    logs = Logs.from_arrays(np.zeros((60, 15, 0)), action, reward, time=time)
+    model = fit(logs)
+    assert "time" in chosen(model)
+    assert known(model.schema).clocked
+    person = LiveBandit.on(model).start("new")
+    early, late = (max(person.decide({"time": when}).expected_reward.values()) for when in (0, 14))
+    assert late - early == pytest.approx(0.3 * 14, abs=0.4)
+    with pytest.warns(IlbWarning, match="time"):
+        person.decide({})
+
+
+def test_an_encoder_is_taken_where_contexts_tell_who_a_person_is() -> None:
+    world = draw_world(jr.key(0), latent_dim=2, actions=4)
+    logs = record(jr.key(1), world, UniformLogging(4), instances=80, length=20).logs
+    model = fit(logs)
+    assert model.encoded_dim >= 2
+    rows = {row["candidate"]: row for row in known(model.provenance).choice}
+    assert rows[chosen(model)]["log_likelihood"] > rows["own level"]["log_likelihood"] + 0.05
+
+
+def test_each_choice_can_be_pinned(crossover_model: LatentModel) -> None:
+    world = draw_world(jr.key(0), latent_dim=2, actions=3)
+    logs = record(jr.key(1), world, UniformLogging(3), instances=30, length=10).logs
+    by_reward = fit(logs, recipe=PlainContexts(), reward=LinearRewardRecipe())
+    assert known(by_reward.provenance).recipe["name"] == "PlainContexts"
+    assert known(by_reward.provenance).recipe["reward"]["name"] == "LinearRewardRecipe"
+    by_recipe = fit(logs, recipe=NoEncoding())
+    assert by_recipe.encoded_dim == 0
+    with pytest.raises(FitError, match="latent_dim"):
+        fit(logs, latent_dim=3)
+    del crossover_model
+
+
+def test_with_five_people_nothing_is_compared_and_that_is_said() -> None:
+    model = fit(crossover(people=5))
+    assert "too few people" in known(model.provenance).notes[0]
+    assert not known(model.provenance).choice
+    decision = LiveBandit.on(model).start("anna").decide({})
+    assert all(std > 0.05 for std in decision.reward_std.values())
+
+
+def test_the_same_seed_gives_the_same_model(crossover_model: LatentModel) -> None:
+    again = fit(crossover())
+    np.testing.assert_array_equal(again.noise.reward_variance, crossover_model.noise.reward_variance)
+    assert known(again.provenance).choice == known(crossover_model.provenance).choice
+
+
+def test_progress_rises_to_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    fit(crossover(people=20), report=lambda done, total, value: seen.append((done, total)))
+    shares = [done / total for done, total in seen]
+    assert shares == sorted(shares)
+    assert len(shares) >= 5
+
+
+def test_nobody_is_learned_from_and_predicted_at_once() -> None:
+    logs = crossover(people=40)
+    for fold in make_folds(logs, seed=0):
+        assert not set(fold.training.instance_labels) & set(fold.held_out.instance_labels)
+    held = [label for fold in make_folds(logs, seed=0) for label in fold.held_out.instance_labels]
+    assert len(held) == logs.instances
+    assert set(held) == set(logs.instance_labels)
+
+
+def trial(name: str, rank: int, likelihoods: np.ndarray, eligible: bool = True) -> Trial:
+    """A candidate with these log-likelihoods of the rewards of as many people."""
+    zeros = np.zeros(len(likelihoods))
+    std = np.exp(-likelihoods - 0.5 * np.log(2 * np.pi))
+    candidate = Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank)
+    return Trial(candidate, Predictions(np.arange(len(zeros)), np.arange(len(zeros)), zeros, zeros, std), eligible)
+
+
+def test_the_simplest_within_one_standard_error_is_taken() -> None:
+    rng = RNG(0)
+    best = rng.normal(size=100)
+    near, far = best - 0.01 + rng.normal(0, 0.3, 100), best - 0.5 + rng.normal(0, 0.3, 100)
+    trials = [trial("far", 0, far), trial("near", 1, near), trial("best", 2, best)]
+    assert ModelChoice.of(trials, 1).candidate.name == "near"
+    assert ModelChoice.of([*trials[:1], trials[2]], 1).candidate.name == "best"
+    assert ModelChoice.of([trials[0], trials[1]._replace(eligible=False), trials[2]], 1).candidate.name == "best"
+
+
+def test_the_lead_is_a_mean_over_rewards_with_an_error_over_people() -> None:
+    person = np.repeat(np.arange(30), 4)
+    first, second = RNG(0).normal(size=(2, 120))
+    both = [trial("a", 0, values).predictions._replace(person=person) for values in (first, second)]
+    ahead = lead(*both)
+    assert ahead.value == pytest.approx(np.mean(first - second))
+    by_person = (first - second).reshape(30, 4).mean(axis=1)
+    assert ahead.standard_error == pytest.approx(by_person.std(ddof=1) / np.sqrt(30))
+
+
+def test_intervals_follow_the_quantiles_of_held_out_people() -> None:
+    rng = RNG(0)
+    residuals = rng.exponential(size=4000) - 1
+    zeros, ones = np.zeros(4000), np.ones(4000)
+    told = Predictions(np.arange(4000), np.arange(4000), residuals, zeros, ones)
+    told = told._replace(quantiles=told.residual_quantiles(), reward=rng.exponential(size=4000) - 1)
+    for level in (0.5, 0.8, 0.95):
+        low, high = told.interval(level)
+        assert np.mean((low <= told.reward) & (told.reward <= high)) == pytest.approx(level, abs=0.025)
+    normal = told._replace(quantiles=np.zeros(0)).interval(0.95)
+    assert normal[1][0] == pytest.approx(1.96, abs=0.01)
+
+
+def test_choosing_says_what_fit_would_take() -> None:
+    choice = choose_model(crossover())
+    assert isinstance(choice, ModelChoice)
+    assert choice.candidate.name == chosen(fit(crossover()))
+    assert "8 people" not in choice.sentence()
+    few = choose_model(crossover(people=20))
+    assert isinstance(few, ModelChoice)
+    assert "can't tell much" in few.sentence() or "plain reference" in few.sentence()
