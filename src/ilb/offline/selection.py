@@ -39,7 +39,7 @@ from ilb.types import Encoder, Report, silent
 ROUNDS = 50
 """Rewards of each held-out person that are predicted: early ones matter, and late ones cost as much."""
 
-MOST_LEARNED, MOST_HELD_OUT = (20_000, 1_500), (8_000, 1_000)
+MOST_LEARNED, MOST_HELD_OUT = (20_000, 3_000), (8_000, 3_000)
 """Rows and people that candidates are compared on: more would not change the choice, only its cost."""
 
 WIDEST = 8
