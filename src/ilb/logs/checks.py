@@ -156,8 +156,8 @@ def _way_out(names: list[str], *, others: bool) -> str:
     they, them = ("it", "it") if len(names) == 1 else ("they", "them")
     return (
         f"fit() compares ways to read contexts by held-out rewards, so {they} may stay. If you name an encoder "
-        f"yourself (recipe=, --recipe), leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, "
-        f"or logs.without({names!r})."
+        f"yourself (recipe=, --recipe), leave {them} out: drop={tuple(names)!r} in Logs.from_frame, "
+        f"`ilb fit {options}`, or logs.without({names!r})."
     )
 
 
