@@ -33,13 +33,19 @@ from .models.latent import NoiseLevels as NoiseLevels
 from .models.latent import Provenance as Provenance
 from .models.recurrent import RecurrentRegression as RecurrentRegression
 from .networks import storable as storable
+from .offline.ahead import predict_ahead as predict_ahead
+from .offline.ahead import score_ahead as score_ahead
 from .offline.baselines import prepare_ingredients as prepare_ingredients
 from .offline.dimension import choose_latent_dim as choose_latent_dim
 from .offline.encoders.paper import PaperRecipe as PaperRecipe
+from .offline.encoders.plain import NoEncoding as NoEncoding
+from .offline.encoders.plain import PlainContexts as PlainContexts
 from .offline.encoders.tied import TiedRecipe as TiedRecipe
 from .offline.encoders.vae import VAERecipe as VAERecipe
 from .offline.encoders.with_contexts import WithContexts as WithContexts
+from .offline.fit import choose_model as choose_model
 from .offline.fit import fit as fit
+from .offline.fit import fit_candidate as fit_candidate
 from .offline.fit import fit_many as fit_many
 from .offline.regression import RegressionRecipe as RegressionRecipe
 from .offline.regression import fit_regression as fit_regression
@@ -47,6 +53,7 @@ from .offline.regression import fit_regression_many as fit_regression_many
 from .offline.regression import score_regression as score_regression
 from .offline.rewards.linear import LinearRewardRecipe as LinearRewardRecipe
 from .offline.rewards.mlp import MLPRewardRecipe as MLPRewardRecipe
+from .offline.rewards.person import PersonRewardRecipe as PersonRewardRecipe
 from .offline.scores import reference_models as reference_models
 from .offline.scores import score_model as score_model
 from .online.roster import build_policies as build_policies

@@ -123,8 +123,9 @@ def find_still(name: str, values: Float64[np.ndarray, " N"], instance: Int64[np.
 def warn_still(columns: Sequence[StillColumn | None], instances: int) -> None:
     """Columns that stand still in time but differ between instances give the instance away, or part of it.
 
-    Beside contexts that vary, a value without noise is the easiest way to tell instances apart: an encoder spends
+    Beside contexts that vary, a value without noise is the easiest way to tell instances apart: an encoder may spend
     latent dimensions on it that the latent state then lacks. That holds of traits that many instances share, too.
+    `fit` compares encoders with doing without; who names an encoder should know.
     """
     still = [column for column in columns if column is not None]
     if not still:
@@ -142,7 +143,7 @@ def warn_still(columns: Sequence[StillColumn | None], instances: int) -> None:
     if shared:
         parts.append(
             f"{'These stand still, too' if identifying else 'Columns that never change within an instance'}: {traits}. "
-            "They help to tell instances apart, so the encoder spends latent dimensions on them."
+            "They help to tell instances apart, so an encoder may spend latent dimensions on them."
         )
     parts.append(_way_out([column.name for column in (*identifying, *shared)], others=len(still) < len(columns)))
     warn(" ".join(parts), IdentifiabilityWarning)
@@ -152,10 +153,11 @@ def _way_out(names: list[str], *, others: bool) -> str:
     if not others:
         return "No other column is left, so these contexts can't teach an encoder by telling instances apart."
     options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
-    them = "it" if len(names) == 1 else "them"
+    they, them = ("it", "it") if len(names) == 1 else ("they", "them")
     return (
-        f"Leave {them} out: drop={tuple(names)!r} in Logs.from_frame, `ilb fit {options}`, or logs.without({names!r}). "
-        "Or keep the contexts beside the encoding: recipe=WithContexts(), `ilb fit --recipe with-contexts`."
+        f"fit() compares ways to read contexts by held-out rewards, so {they} may stay. If you name an encoder "
+        f"yourself (recipe=, --recipe), leave {them} out: drop={tuple(names)!r} in Logs.from_frame, "
+        f"`ilb fit {options}`, or logs.without({names!r})."
     )
 
 

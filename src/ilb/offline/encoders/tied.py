@@ -178,7 +178,7 @@ def contrastive_losses(
 
 @dataclass(frozen=True)
 class TiedRecipe:
-    """Mean-contrastive learning with tied prototypes: the default, better and far cheaper than the paper's recipe.
+    """Mean-contrastive learning with tied prototypes: more accurate and far cheaper than the paper's recipe.
 
     `width` is the width of hidden layers in multiples of the latent dimension. The encoder comes out in a canonical
     basis: noise of covariance one, a centred population with uncorrelated coordinates, the widest first.
@@ -203,7 +203,7 @@ class TiedRecipe:
 
     @classmethod
     def deep(cls) -> TiedRecipe:
-        """The default for contexts that are a deeper function of the latent state: a layer more, thrice the work."""
+        """The same for contexts that are a deeper function of the latent state: a layer more, thrice the work."""
         return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
 
     def shortened(self, effort: float) -> TiedRecipe:

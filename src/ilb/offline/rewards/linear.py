@@ -26,7 +26,7 @@ coefficients, is rare: it borrows strength from the other actions."""
 
 @dataclass(frozen=True)
 class LinearRewardRecipe:
-    """Least squares for each action (thm:reward): the default, and what FPG and the calibrated posterior need."""
+    """Least squares for each action on mean encodings (thm:reward): the paper's way, and the default of `fit_many`."""
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:
         del keys, report  # nothing is drawn, and there is nothing to wait for
