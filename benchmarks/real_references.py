@@ -184,7 +184,8 @@ def history(logs: Logs, means: Float[np.ndarray, " K"]) -> Features:
     same_count, same_total = so_far(logs.instance.astype(np.int64) * logs.actions + logs.action, reward)
     last = np.r_[np.nan, reward[:-1]]
     with np.errstate(invalid="ignore"):
-        return np.c_[count, total / count, np.where(count > 0, last, np.nan), same_total / same_count]
+        own, same = total / count, same_total / same_count
+    return np.column_stack([count, own, np.where(count > 0, last, np.nan), same])
 
 
 def _boost(train: Logs, features: Features, other_features: Features) -> Forecast:

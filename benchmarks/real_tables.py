@@ -13,9 +13,9 @@ import json
 import tarfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -32,8 +32,8 @@ from ilb.estimates import Estimate, standard_error
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.offline.ahead import Predictions, predict_ahead
-from ilb.offline.encoders import PaperRecipe
-from ilb.offline.rewards import LinearRewardRecipe
+from ilb.offline.encoders.paper import PaperRecipe
+from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.version import __version__
 
 OURS, PAPER = "ours", "paper's recipe"
@@ -166,9 +166,7 @@ def find_tables(directory: Path | None) -> dict[str, Table]:
     for path in sorted(directory.glob("*.csv*")) if directory is not None else ():
         name = path.name.split(".")[0]
         if name not in tables:
-            tables[name] = Table(
-                name, "a directory of the maintainers", lambda path=path: pd.read_csv(path), time="time"
-            )
+            tables[name] = Table(name, "kept by the maintainers", partial(pd.read_csv, path), time="time")
     return tables
 
 
@@ -181,7 +179,7 @@ class HeldOut(NamedTuple):
     inside: dict[float, np.ndarray]
     chosen: str
     said: str
-    choice: Sequence[dict[str, Any]]
+    choice: Sequence[Mapping[str, Any]]
     seconds: float
 
 
@@ -286,7 +284,7 @@ def _live_picks(table: Table, bandit: LiveBandit, own: Any, rewards: dict[Any, f
     context = {name: own[name].iloc[0] for name in columns if name != table.time}
     untried = list(rewards)
     for number in range(picks):
-        now = {table.time: times[number]} if times is not None and bandit.schema.clocked else {}
+        now = {str(table.time): times[number]} if times is not None and bandit.schema.clocked else {}
         decision = instance.decide({**context, **now}, allowed=untried)
         instance.learn(decision, rewards[decision.action])
         untried.remove(decision.action)
@@ -347,7 +345,7 @@ def measure(table: Table, splits: int, note: Callable[[str], None]) -> dict[str,
         "ahead": {"value": ahead.value, "standard_error": ahead.standard_error, "people": ahead.count},
         "chosen": [one.chosen for one in held],
         "said": [one.said for one in held],
-        "choice": [list(one.choice) for one in held],
+        "choice_of_first_split": list(held[0].choice),
         "cpu_seconds_of_fit": float(np.mean([one.seconds for one in held])),
         "gains": gains(plays) if plays else None,
     }
