@@ -14,7 +14,7 @@ import tarfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -233,6 +233,7 @@ def summarise_log_likelihood(splits: Sequence[HeldOut], method: str) -> float:
 
 def lead(splits: Sequence[HeldOut], first: str, second: str) -> Estimate:
     """Give by how much the first method's R² is higher; people, wherever they were held out, are the units."""
+    splits = [held for held in splits if first in held.forecasts and second in held.forecasts]
     person = np.unique(np.concatenate([held.person for held in splits]), return_inverse=True)[1]
     gained, spread = [], []
     for held in splits:
@@ -327,7 +328,6 @@ def measure(table: Table, splits: int, note: Callable[[str], None]) -> dict[str,
     methods = list(held[0].forecasts)
     r2 = {method: summarise_r2(held, method) for method in methods}
     best = max(REFERENCES, key=lambda name: r2[name])
-    ahead = lead(held, OURS, best)
     frame = table.frame
     return {
         "table": table.name,
@@ -342,7 +342,8 @@ def measure(table: Table, splits: int, note: Callable[[str], None]) -> dict[str,
             f"{level:.0%}": float(np.mean(np.concatenate([one.inside[level] for one in held]))) for level in LEVELS
         },
         "best_reference": best,
-        "ahead": {"value": ahead.value, "standard_error": ahead.standard_error, "people": ahead.count},
+        "ahead": asdict(lead(held, OURS, best)),
+        "ahead_of_paper": asdict(lead(held, OURS, PAPER)) if PAPER in methods else None,
         "chosen": [one.chosen for one in held],
         "said": [one.said for one in held],
         "choice_of_first_split": list(held[0].choice),
@@ -361,12 +362,12 @@ def show(results: Sequence[dict[str, Any]], out: Console) -> None:
         out.print(table_of(title, rows))
     rows = []
     for result in results:
-        ahead = result["ahead"]
         rows.append(
             {
                 "table": result["table"],
                 "best reference": result["best_reference"],
-                "ours ahead by (R²)": f"{ahead['value']:+.3f} ± {ahead['standard_error']:.3f}",
+                "ours ahead by (R²)": _signed(result["ahead"]),
+                "of the paper's recipe": _signed(result["ahead_of_paper"]),
                 **{f"in {level} intervals": f"{share:.1%}" for level, share in result["coverage"].items()},
                 "chosen": ", ".join(dict.fromkeys(result["chosen"])),
                 "CPU s of a fit": f"{result['cpu_seconds_of_fit']:.0f}",
@@ -376,6 +377,10 @@ def show(results: Sequence[dict[str, Any]], out: Console) -> None:
     crossovers = [{"table": result["table"], **result["gains"]} for result in results if result["gains"]]
     if crossovers:
         out.print(table_of("crossovers: mean reward of the first half of the actions", crossovers))
+
+
+def _signed(ahead: Mapping[str, float] | None) -> str:
+    return "-" if ahead is None else f"{ahead['value']:+.3f} ± {ahead['standard_error']:.3f}"
 
 
 def keep(results: Sequence[dict[str, Any]], command: str) -> None:
