@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-quick check docs bench bench-online bench-figure mutants clean
+.PHONY: demo test test-quick check docs bench bench-online bench-real bench-figure mutants clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -27,6 +27,9 @@ bench: $(READY)  # the offline stage: quality, speed, memory
 
 bench-online: $(READY) .venv-peers/.ready  # the online stage: regret, speed, other libraries
 	$(BIN)/python -m benchmarks.online $(ARGS)
+
+bench-real: .venv-real/.ready  # real tables of people, beside what anybody could write in ten lines: ARGS='verbagg bfi --splits 2'
+	.venv-real/bin/python -m benchmarks.real_tables $(ARGS)
 
 bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
 	$(BIN)/python -m benchmarks.figures $(ARGS)
@@ -53,5 +56,10 @@ $(READY): pyproject.toml constraints.txt
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+.venv-real/.ready: benchmarks/real-requirements.txt pyproject.toml constraints.txt
+	test -x .venv-real/bin/python || $(PYTHON) -m venv .venv-real
+	.venv-real/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement $< --editable .
+	touch $@
+
 clean:
-	rm -rf .venv .venv-peers demo site
+	rm -rf .venv .venv-peers .venv-real demo site

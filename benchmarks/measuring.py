@@ -15,7 +15,7 @@ from rich.table import Table
 from ilb.version import __version__
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-LEFT = ("setting", "model", "policy", "library")
+LEFT = ("setting", "model", "policy", "library", "table", "method")
 
 
 @dataclass(frozen=True)
