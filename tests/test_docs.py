@@ -155,7 +155,8 @@ def assert_same(printed: str, expected: Block) -> None:
         f"{expected} shows other output:\n{printed}"
     )
     for line, shown in zip(ours, theirs, strict=True):
-        assert numbers(line) == pytest.approx(numbers(shown), rel=0.1, abs=0.05), f"{expected}: {line}"
+        # A tenth, and a little for rounding: 1.1 may stand for 1.0.
+        assert numbers(line) == pytest.approx(numbers(shown), rel=0.101, abs=0.05), f"{expected}: {line}"
 
 
 def words(line: str) -> list[str]:

@@ -248,9 +248,9 @@ def test_the_age_of_the_paper_identifies_the_instance() -> None:
     message = (
         r"column 'x' never changes within an instance and has 10 distinct values for 10 instances, so it identifies "
         r"them and the contrastive task becomes trivial \(the paper's Age variable\)\. "
-        r"fit\(\) compares ways to read contexts by held-out rewards, so it may stay\. If you name an encoder yourself "
-        r"\(recipe=, --recipe\), leave it out: drop=\('x',\) in Logs\.from_frame, `ilb fit --drop x`, or "
-        r"logs\.without\(\['x'\]\)\.$"
+        r"fit\(\) compares ways to read contexts by held-out rewards; an encoder that you name \(recipe=, --recipe\) "
+        r"is not compared with doing without\. To leave it out: drop=\('x',\) in Logs\.from_frame, "
+        r"`ilb fit --drop x`, or logs\.without\(\['x'\]\)\.$"
     )
     warned(table(x=age), message, IdentifiabilityWarning)
     warned(table(sex=[f"site {n}" for n in np.repeat(np.arange(10), 4)]), "column 'sex' never", IdentifiabilityWarning)
@@ -275,12 +275,12 @@ def test_traits_shared_by_many_instances_are_named_in_one_warning_with_the_way_o
     frame = table(10, 4, **traits, y=np.arange(40) % 7)
     message = (
         r"^Columns that never change within an instance: 'x' \(5 values\), 'sex' \(2 values\)\. They help .* "
-        r"so they may stay\. .*leave them out: drop=\('x', 'sex'\) in Logs\.from_frame, `ilb fit --drop x --drop sex`"
+        r"To leave them out: drop=\('x', 'sex'\) in Logs\.from_frame, `ilb fit --drop x --drop sex`"
     )
     warned(frame, message, IdentifiabilityWarning)
     age = np.repeat(60.0 + np.arange(10), 4)
     message = (
-        r"column 'age' never .*Age variable\)\. These stand still, too: .*leave them out: drop=\('age', 'x', 'sex'\)"
+        r"column 'age' never .*Age variable\)\. These stand still, too: .*To leave them out: drop=\('age', 'x', 'sex'\)"
     )
     warned(frame.assign(age=age), message, IdentifiabilityWarning)
     assert Logs.from_frame(frame.assign(age=age), **ROLES, drop=["age", "x", "sex"]).schema.names == ("y",)

@@ -132,7 +132,7 @@ def demo(
     out: Out = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
 ) -> None:
-    """Simulate records, learn a model from them, and decide for 200 new people: everything in about a minute."""
+    """Simulate records, learn a model from them, and decide for 200 new people: everything in a minute or two."""
     require_directory(out)
     with telling_of_stops(out):
         from ilb.cli.demo import run_demo

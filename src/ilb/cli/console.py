@@ -97,7 +97,7 @@ def ahead_rows(lines: Mapping[str, AheadScores], leads: Mapping[str, Estimate]) 
     for name, heading in AHEAD_HEADINGS.items():
         scores = [getattr(line, name) for line in lines.values()]
         percent = name.startswith("covered")
-        texts = [f"{score.text(1, 100)} %" if percent else score.text() for score in scores]
+        texts = [f"{score.text(1, 100.0)} %" if percent else score.text() for score in scores]
         rows.append([heading, *(text.replace(" ± ", "±") for text in texts)])
     if leads:
         rows.append(["this model leads by", "", *(one.text().replace(" ± ", "±") for one in leads.values())])

@@ -153,10 +153,10 @@ def _way_out(names: list[str], *, others: bool) -> str:
     if not others:
         return "No other column is left, so these contexts can't teach an encoder by telling instances apart."
     options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
-    they, them = ("it", "it") if len(names) == 1 else ("they", "them")
+    them = "it" if len(names) == 1 else "them"
     return (
-        f"fit() compares ways to read contexts by held-out rewards, so {they} may stay. If you name an encoder "
-        f"yourself (recipe=, --recipe), leave {them} out: drop={tuple(names)!r} in Logs.from_frame, "
+        "fit() compares ways to read contexts by held-out rewards; an encoder that you name (recipe=, --recipe) is not "
+        f"compared with doing without. To leave {them} out: drop={tuple(names)!r} in Logs.from_frame, "
         f"`ilb fit {options}`, or logs.without({names!r})."
     )
 
