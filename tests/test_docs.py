@@ -77,6 +77,7 @@ def runnable(page: Path) -> bool:
     return any(block.language in {"python", "sh"} for block in BLOCKS[page])
 
 
+@pytest.mark.slow  # README compares models, as a newcomer would
 @pytest.mark.filterwarnings("default::ilb.errors.IlbWarning")  # a page may be warned of what it shows
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
