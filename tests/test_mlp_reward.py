@@ -274,7 +274,7 @@ def test_a_fitted_model_says_how_its_rewards_were_learned(logs: Logs, reward: Re
     provenance = fit(logs, latent_dim=DIM, recipe=NoEncoding(), reward=reward).provenance
     assert provenance is not None
     said = provenance.recipe["reward"]
-    assert said["name"] == ("LinearRewardRecipe" if reward is None else "MLPRewardRecipe")
+    assert said["name"] == ("PersonRewardRecipe" if reward is None else "MLPRewardRecipe")
     if reward is not None:
         assert said["training"]["optimiser"] == {"name": "Adam", "learning_rate": 5e-3, "weight_decay": 1e-4}
         assert any("reward network is that of step" in note for note in provenance.notes)
