@@ -169,7 +169,7 @@ def fpg_estimator(
     rewards). The lemma takes the pulls as fixed. FPG chooses them by the same rewards, whose noise then decides how
     often they are seen: for its own pulls this is an approximation.
 
-    >>> one = fpg_estimator(jnp.array([[1.0, 0.0]]), [3], 4, encoding_covariance=jnp.eye(2), reward_variance=[0.25])
+    >>> one = fpg_estimator(jnp.array([[1.0, 0.0]]), jnp.array([3]), 4, jnp.eye(2), jnp.array([0.25]))
     >>> one.covariance.tolist()
     [[0.0625, 0.0], [0.0, 0.25]]
     """

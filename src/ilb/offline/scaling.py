@@ -41,7 +41,8 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 5.0, 0.2] + 7.0
-    >>> whitened = np.asarray(rows @ fit_whitening(rows).matrix + fit_whitening(rows).shift)
+    >>> whitening = fit_whitening(rows)
+    >>> whitened = rows @ np.asarray(whitening.matrix) + np.asarray(whitening.shift)
     >>> bool(np.allclose(np.cov(whitened.T), np.eye(3), atol=0.01))
     True
     """
