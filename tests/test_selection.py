@@ -12,10 +12,12 @@ from ilb.errors import IlbWarning
 from ilb.models.latent import LatentModel
 from ilb.offline.ahead import Predictions, lead, predict_ahead, score_ahead
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
+from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.fit import choose_model
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.selection import Candidate, ModelChoice, Trial, make_folds, plain_models
+from ilb.offline.training import CosineAdam, Schedule
 from narrowed import known
 
 RNG = np.random.default_rng
@@ -82,9 +84,10 @@ def test_a_trend_in_time_is_found_and_a_decision_asks_for_the_time() -> None:
 
 def test_an_encoder_is_taken_where_contexts_tell_who_a_person_is() -> None:
     world = draw_world(jr.key(0), latent_dim=2, actions=4)
-    logs = record(jr.key(1), world, UniformLogging(4), instances=80, length=20).logs
-    model = fit(logs)
-    assert model.encoded_dim >= 2
+    logs = record(jr.key(1), world, UniformLogging(4), instances=60, length=10).logs
+    quick = TiedRecipe(training=Schedule(steps=300, optimiser=CosineAdam(0.03), score_every=100))
+    model = fit(logs, recipe=quick)
+    assert model.encoded_dim == 2
     rows = {row["candidate"]: row for row in known(model.provenance).choice}
     assert rows[chosen(model)]["log_likelihood"] > rows["own level"]["log_likelihood"] + 0.05
 
