@@ -10,10 +10,11 @@ from ilb import FitError, LiveBandit, Logs, fit
 from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.models.latent import LatentModel
+from ilb.networks import NoEncoder
 from ilb.offline.ahead import Predictions, lead, predict_ahead, score_ahead
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.fit import choose_model
+from ilb.offline.fit import choose_model, complete_model
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.selection import Candidate, ModelChoice, Trial, make_folds, plain_models
@@ -103,6 +104,43 @@ def test_each_choice_can_be_pinned(crossover_model: LatentModel) -> None:
     with pytest.raises(FitError, match="latent_dim"):
         fit(logs, latent_dim=3)
     del crossover_model
+
+
+def test_without_contexts_a_reward_model_can_be_pinned_and_an_encoder_is_refused() -> None:
+    model = fit(crossover(), reward=PersonRewardRecipe(hidden=2))
+    assert model.encoded_dim == 0
+    assert len(model.noise.population_mean) == 2
+    assert fit(crossover(), recipe=NoEncoding()).encoded_dim == 0
+    by_least_squares = fit(crossover(), reward=LinearRewardRecipe())
+    for policy in ("Calibrated", "CPG", "FPG", "FPG-TS"):
+        decision = LiveBandit.on(by_least_squares, policy).start("bo").decide({})
+        assert np.isfinite(list(decision.expected_reward.values())).all()
+    with pytest.raises(FitError, match="no context column, so TiedRecipe has nothing to encode"):
+        fit(crossover(), recipe=TiedRecipe())
+
+
+def test_an_encoder_never_reads_the_time_even_if_that_is_among_the_contexts() -> None:
+    rng = RNG(5)
+    context, action = rng.normal(size=(30, 6, 2)), rng.integers(0, 2, (30, 6))
+    reward = context.sum(axis=2) + rng.normal(size=(30, 6))
+    time = np.tile(np.arange(6.0), (30, 1))
+    logs = Logs.from_arrays(context, action, reward, time=time).with_clock()
+    model = fit(logs, recipe=PlainContexts())
+    assert model.encoded_dim == 2
+    assert known(model.schema).clocked
+
+
+def test_hundreds_of_columns_are_a_moment_like_any_other() -> None:
+    rng = RNG(6)
+    context, action = rng.normal(size=(40, 10, 300)), rng.integers(0, 2, (40, 10))
+    factor = rng.normal(size=(40, 10, 1))
+    context += 2 * factor * rng.normal(size=300)
+    reward = factor[..., 0] + 0.3 * rng.normal(size=(40, 10))
+    model = complete_model(
+        NoEncoder(), Logs.from_arrays(context, action, reward), reward=PersonRewardRecipe(1, moment="linear")
+    )
+    test = Logs.from_arrays(context + 0.1, action, reward)
+    assert score_ahead(predict_ahead(model, test)).r_squared.value > 0.7
 
 
 def test_with_five_people_nothing_is_compared_and_that_is_said() -> None:

@@ -16,7 +16,7 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, Provenance
 from ilb.offline.completion import complete_model, measure, train_encoders
 from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.encoders.plain import NoEncoding
+from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.rewards.linear import LinearRewardRecipe
@@ -79,6 +79,11 @@ def choose_model(
 ) -> ModelChoice | Candidate:
     """Compare what `fit` would compare, and say what it would take; with too few people, say that without comparing."""
     _check(logs, latent_dim)
+    if logs.width == logs.schema.clocked and not isinstance(recipe, NoEncoding | PlainContexts | None):
+        raise FitError(
+            f"the logs have no context column, so {type(recipe).__name__} has nothing to encode. Leave recipe= out, or "
+            "give NoEncoding()."
+        )
     people = len(np.unique(logs.instance[logs.rewarded]))
     if people < LEAST_PEOPLE:
         return _untried(logs, latent_dim, recipe, reward)

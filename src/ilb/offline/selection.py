@@ -25,7 +25,7 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, canonical_basis
 from ilb.networks import Affine, NoEncoder, SideBySide
 from ilb.offline.ahead import Predictions, join, lead, predict_ahead
-from ilb.offline.completion import complete_model, without_clock
+from ilb.offline.completion import complete_model, train_encoders, without_clock
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
@@ -255,6 +255,9 @@ LEAST_DEEP = 5000
 LEAST_BOOSTED = 300
 """Rewards that trees need to be worth a try."""
 
+MOST_BOOSTED_COLUMNS = 200
+"""With more context columns trees would take longer than all the rest."""
+
 NOTHING = _Structure()
 OWN_LEVEL = _Structure(1, same_level=True)
 
@@ -334,7 +337,8 @@ class Search:
         self.logs, self.recipe, self.reward, self.latent_dim, self.seed = logs, recipe, reward, latent_dim, seed
         self.folds = make_folds(logs, seed)
         self.attempts: list[_Attempt] = []
-        self.encodable = logs.width > 0 and bool(logs.lengths.max() > 1)
+        self.columns = logs.width - logs.schema.clocked  # encoders never read the time
+        self.encodable = self.columns > 0 and bool(logs.lengths.max() > 1)
         trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.encodable else 0
         self.steps = _Steps(report, trainings + (18 if self.encodable else 9) * TRY * len(self.folds))
 
@@ -346,12 +350,17 @@ class Search:
     def _run(self) -> ModelChoice:
         nothing = _Encoding("", NoEncoding(), 0, [NoEncoder()] * len(self.folds), 0, [()] * len(self.folds))
         self._try_structures(nothing)
-        if self.encodable:
+        if self.encodable or self.recipe is not None:
             self._try_encoders(self._best.structure)
         if self.reward is None and self._features:
             self._try_boosting()
         self.steps.finish()
         return ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
+
+    @property
+    def _free(self) -> bool:
+        """Nothing was said of encoders, so that none at all may be taken."""
+        return self.recipe is None and self.latent_dim is None
 
     @property
     def _best(self) -> _Attempt:
@@ -372,6 +381,8 @@ class Search:
         for structure in self._features:
             self._try(nothing, structure, f"ridge{' with time' if structure.clocked else ''} + own level")
         if self.reward is not None:
+            if self._free:
+                self._try(nothing, NOTHING)
             return
         best = self._best.structure
         for hidden in dict.fromkeys(min(number, self.logs.actions) for number in (SOME_HIDDEN, MANY_HIDDEN)):
@@ -427,7 +438,8 @@ class Search:
 
     def _try_boosting(self) -> None:
         best = self._best
-        if min(np.count_nonzero(fold.training.rewarded) for fold in self.folds) < LEAST_BOOSTED:
+        rewards = min(np.count_nonzero(fold.training.rewarded) for fold in self.folds)
+        if rewards < LEAST_BOOSTED or self.logs.width > MOST_BOOSTED_COLUMNS:
             return
         boosted = best.structure._replace(moment="boosted", clocked=best.structure.clocked or not self.logs.width)
         self._try(best.encoding, boosted)
@@ -440,11 +452,11 @@ class Search:
         recipe: RewardRecipe = structure.recipe(encoded)
         if self.reward is not None and not reference:
             recipe, structure = self.reward, NOTHING
-        if any(attempt.encoding is encoding and attempt.structure == structure for attempt in self.attempts):
+        tried = [(a.trial.candidate.reward, a.structure.clocked) for a in self.attempts if a.encoding is encoding]
+        if (recipe, structure.clocked) in tried:
             return
-        free = self.recipe is None and self.latent_dim is None
-        eligible = encoded or (free and self.reward is None)
-        shown = f"{encoding.name} {encoding.latent_dim}" if encoded else ""
+        eligible = encoded or (self._free and (self.reward is None or not reference))
+        shown = f"{encoding.name} {encoding.latent_dim}" if encoded else "no encoder" if structure == NOTHING else ""
         name = reference or ", ".join(part for part in (shown, structure.name) if part)
         candidate = Candidate(
             name,
@@ -481,12 +493,13 @@ class Search:
         logs = [fold.training for fold in self.folds]
         latent_dim = self.latent_dim if latent_dim is None else latent_dim
         given = latent_dim is not None or not units
-        dim = latent_dim or min(WIDEST, self.logs.width, max(min(table.instances for table in logs) - 1, 1))
+        dim = latent_dim or min(WIDEST, self.columns, max(min(table.instances for table in logs) - 1, 1))
         # How encodings vary within people not seen is measured on those who are held out here.
         quick = without_cross_fit(recipe)
         if isinstance(quick, TiedRecipe):
             quick = replace(quick, room=(self.logs.rows, self.logs.instances))
-        trained = quick.train(fit_keys([self.seed] * len(logs)), logs, dim, self.steps.within(units * len(logs)))
+        keys, report = fit_keys([self.seed] * len(logs)), self.steps.within(units * len(logs))
+        trained = train_encoders(quick, keys, logs, dim, report)
         if any(result.interrupted for result in trained):
             raise KeyboardInterrupt
         self.steps.advance(units * len(logs))

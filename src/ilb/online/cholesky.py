@@ -23,6 +23,8 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     True
     """
     size = matrix.shape[0]
+    if not size:  # a state without coordinates: contexts say nothing of the person
+        return matrix
     if size > WRITTEN_OUT:
         return _cholesky_by_columns(matrix)
     zero = jnp.zeros((), matrix.dtype)
@@ -39,6 +41,8 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
 def solve_lower(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Float[Array, " n"]:
     """Solve L y = v."""
     size = factor.shape[0]
+    if not size:
+        return vector
     if size > WRITTEN_OUT:
         return _solve_by_rows(factor, vector, jnp.arange(size))
     solved: list[Array] = []
@@ -51,6 +55,8 @@ def solve_lower(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Floa
 def solve_upper(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Float[Array, " n"]:
     """Solve L' y = v, with the same lower factor L."""
     size = factor.shape[0]
+    if not size:
+        return vector
     if size > WRITTEN_OUT:
         return _solve_by_rows(factor.T, vector, jnp.arange(size)[::-1])
     solved: dict[int, Array] = {}

@@ -122,7 +122,8 @@ def _prior(coefficients: Float[np.ndarray, "well coefficients"], cells: Cells) -
         return mean, spread * np.eye(slopes + 1)
     variances = np.maximum(coefficients.var(axis=0, ddof=1), 1e-3 * spread)
     # One variance for all slopes: the standard basis is free up to a rotation.
-    return coefficients.mean(axis=0), np.diag([*[variances[:-1].mean()] * slopes, variances[-1]])
+    shared = [float(variances[:-1].mean())] * slopes if slopes else []
+    return coefficients.mean(axis=0), np.diag([*shared, variances[-1]])
 
 
 def _warn_rare(labels: Sequence[Any], cells: Cells, rare: np.ndarray, dim: int) -> None:

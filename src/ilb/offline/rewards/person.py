@@ -22,6 +22,9 @@ from ilb.types import Report, silent
 
 Moment = Literal["none", "linear", "boosted"]
 
+AXES_ROWS = 4000
+"""Rows from which the principal axes of many columns are found."""
+
 
 @dataclass(frozen=True)
 class PersonRewardRecipe:
@@ -40,6 +43,7 @@ class PersonRewardRecipe:
     boosting: Boosting = field(default_factory=Boosting)
     most_rows: int = 200_000
     most_work: float = 2e8
+    most_columns: int = 64
     steps: int = STEPS
     tolerance: float = TOLERANCE
 
@@ -60,7 +64,8 @@ class PersonRewardRecipe:
         foreseen = np.zeros(len(rows.reward))
         if self.moment == "boosted" and rows.context.shape[1]:
             trees, foreseen = self.boosting.fit(rows.context, rows.action, rows.reward, rows.person)
-        moment = rows.context if self.moment != "none" else rows.context[:, :0]
+        axes = _principal_axes(rows.context, self.most_columns if self.moment != "none" else 0)
+        moment = rows.context @ axes
         sums = PersonSums.of_rows(
             rows.person,
             rows.action,
@@ -80,7 +85,7 @@ class PersonRewardRecipe:
             steps=self.steps,
             tolerance=self.tolerance,
         )
-        return _complete(fitted, rows, trees, moment.shape[1])
+        return _complete(fitted, rows, trees, axes)
 
 
 class _Scale(NamedTuple):
@@ -137,6 +142,18 @@ class _Rows(NamedTuple):
         )
 
 
+def _principal_axes(context: Float[np.ndarray, "rows d"], most: int) -> Float[np.ndarray, "d axes"]:
+    """Give the directions that a moment may depend on: the columns themselves, or the widest axes of many."""
+    if context.shape[1] <= most:
+        return np.eye(context.shape[1])
+    if not most:
+        return np.zeros((context.shape[1], 0))
+    some = np.random.default_rng(0).permutation(len(context))[:AXES_ROWS]
+    axes = np.linalg.svd(context[some], full_matrices=False)[2][:most].T
+    # In units of their spread, so that shrinkage treats them alike.
+    return np.asarray(axes / np.maximum((context @ axes).std(axis=0), 1e-9))
+
+
 def _draw_people(person: Int[np.ndarray, " rows"], people: int, most_rows: int, most_people: int) -> np.ndarray:
     """Draw at most so many people, whose rewards are together at most so many."""
     order = np.random.default_rng(0).permutation(people)[:most_people]
@@ -146,7 +163,7 @@ def _draw_people(person: Int[np.ndarray, " rows"], people: int, most_rows: int, 
     return kept
 
 
-def _complete(fitted: PersonModelFit, rows: _Rows, trees: Trees | None, width: int) -> RewardFit:
+def _complete(fitted: PersonModelFit, rows: _Rows, trees: Trees | None, axes: Float[np.ndarray, "d axes"]) -> RewardFit:
     """Go back to the units of the table."""
     (centre,), (spread,) = rows.rewards
     p, n = len(fitted.population_mean), rows.encoding_sum.shape[1]
@@ -159,8 +176,8 @@ def _complete(fitted: PersonModelFit, rows: _Rows, trees: Trees | None, width: i
     coefficients[:, p] += centre
     covariance = spread**2 * back @ fitted.covariance[:, : p + 1, : p + 1] @ back.T
     moment = None
-    if width:
-        moment = _moment(spread * fitted.coefficients[:, p + 1 :], rows.moments, trees, spread)
+    if axes.shape[1]:
+        moment = _moment(spread * fitted.coefficients[:, p + 1 :] @ axes.T, rows.moments, trees, spread)
     if trees is not None:
         coefficients[:, p] += spread * trees.base
     mean, population = shift + scale * fitted.population_mean, np.outer(scale, scale) * fitted.population_covariance
