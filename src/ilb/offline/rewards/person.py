@@ -33,7 +33,9 @@ class PersonRewardRecipe:
     $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an
     action with few rewards borrows from the others, and noise is told from effects of person × action wherever the
     table can tell. `same_level` makes u a level that all actions share (a random intercept); `moment` is what the
-    context at hand adds: nothing, a linear effect for each action, or boosted trees beside it.
+    context at hand adds: nothing, a linear effect for each action, or boosted trees beside it. Of large tables some
+    people are enough: at most `most_rows` rewards, and `most_work` people times the cube of their coordinates. A linear
+    moment sees `most_columns` columns at most; of more, their principal axes.
     """
 
     hidden: int = 4
