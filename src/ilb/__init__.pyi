@@ -11,6 +11,7 @@ from . import plots as plots
 from . import simulation as simulation
 from . import theory as theory
 from .errors import DecisionError as DecisionError
+from .errors import FileError as FileError
 from .errors import FitError as FitError
 from .errors import IdentifiabilityWarning as IdentifiabilityWarning
 from .errors import IlbError as IlbError
@@ -20,6 +21,7 @@ from .errors import LogsWarning as LogsWarning
 from .errors import ModelFileError as ModelFileError
 from .errors import RareActionWarning as RareActionWarning
 from .errors import SchemaError as SchemaError
+from .errors import SeedError as SeedError
 from .errors import WorldError as WorldError
 from .history import History as History
 from .live.bandit import LiveBandit as LiveBandit

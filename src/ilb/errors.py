@@ -6,7 +6,9 @@ IlbError
 ├── FitError             the logs are readable, but no model can be learned from them
 ├── DecisionError        a decision or reward that can't be, or a saved instance that can't be read
 ├── WorldError           a simulated world can't be made, or a file does not describe one
-└── ModelFileError       a saved model is damaged, foreign, or from a newer version
+├── ModelFileError       a saved model is damaged, foreign, or from a newer version
+├── FileError            a file can't be read or written: the disk is full, the name too long, a directory in the way
+└── SeedError            what was given as a seed is not one
 
 IlbWarning
 ├── LogsWarning              a row or column gets a stated treatment that you may want to know about
@@ -41,6 +43,14 @@ class WorldError(IlbError, ValueError):
 
 class ModelFileError(IlbError, ValueError):
     """A saved model is damaged, foreign, or written by a newer version."""
+
+
+class FileError(IlbError, OSError):
+    """A file can't be read or written."""
+
+
+class SeedError(IlbError, ValueError):
+    """A seed is not an integer from 0 to 2⁶³ - 1."""
 
 
 class IlbWarning(UserWarning):

@@ -145,6 +145,23 @@ def _warn_unflagged(name: str, count: int, treatment: str, way_out: str) -> None
     )
 
 
+def _saved_scale(saved: dict[str, Any], *names: str) -> list[float]:
+    """Numbers of a saved column, by which others are scaled: all finite, and a spread above zero."""
+    if not all(type(saved[name]) in (int, float) for name in names):
+        raise ValueError(f"column {saved['name']!r} has scales that are no numbers")
+    numbers = [float(saved[name]) for name in names]
+    if not all(abs(number) < float("inf") for number in numbers) or numbers[names.index("std")] <= 0:
+        raise ValueError(f"column {saved['name']!r} has scales {shown(numbers)}; expected finite ones, the std above 0")
+    return numbers
+
+
+def _saved_flag(saved: dict[str, Any]) -> bool:
+    flagged = saved["flagged"]
+    if type(flagged) is not bool:
+        raise ValueError(f"column {saved['name']!r} has a flag that is neither true nor false")
+    return flagged
+
+
 @dataclass(frozen=True)
 class NumericColumn:
     r"""A standardised number, $(v - \text{mean}) / \text{std}$, then a 0/1 missingness column when `flagged`.
@@ -154,6 +171,7 @@ class NumericColumn:
 
     dtype: ClassVar[Any] = nw.Float64
     may_be_absent: ClassVar[bool] = False
+    labels: ClassVar[tuple[Hashable, ...]] = ()
 
     name: str
     mean: float
@@ -233,7 +251,8 @@ class NumericColumn:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> NumericColumn:
-        return cls(saved["name"], float(saved["mean"]), float(saved["std"]), float(saved["fill"]), saved["flagged"])
+        mean, std, fill = _saved_scale(saved, "mean", "std", "fill")
+        return cls(saved["name"], mean, std, fill, _saved_flag(saved))
 
     def _warn_unflagged(self, count: int) -> None:
         treatment = f"filled with the training median {self.fill:g}"
@@ -252,6 +271,7 @@ class ClockColumn:
 
     dtype: ClassVar[Any] = nw.Float64
     may_be_absent: ClassVar[bool] = True
+    labels: ClassVar[tuple[Hashable, ...]] = ()
 
     name: str
     mean: float
@@ -307,7 +327,8 @@ class ClockColumn:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> ClockColumn:
-        return cls(saved["name"], float(saved["mean"]), float(saved["std"]))
+        mean, std = _saved_scale(saved, "mean", "std")
+        return cls(saved["name"], mean, std)
 
     def _warn_missing(self, count: int) -> None:
         warn(
@@ -350,6 +371,11 @@ class CategoricalColumn:
                 "drop it with context=, or group its values."
             )
         return cls(name, in_order(values.labels), bool((values.codes < 0).any()))
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """The labels that its values may have, where they have any."""
+        return self.categories
 
     @cached_property
     def positions(self) -> dict[Hashable, int]:
@@ -416,7 +442,7 @@ class CategoricalColumn:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> CategoricalColumn:
-        return cls(saved["name"], tuple(decode_label(label) for label in saved["categories"]), saved["flagged"])
+        return cls(saved["name"], tuple(decode_label(label) for label in saved["categories"]), _saved_flag(saved))
 
     def _warn_unknown(self, unknown: list[Hashable], count: int) -> None:
         warn(

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -27,6 +27,9 @@ JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | N
 # Beyond this, readers that keep JSON numbers as doubles would change the label.
 _LARGEST_PLAIN_INT = 2**53
 
+LONGEST_INT = 1000
+"""Hexadecimal digits of the largest integer that is a label; Python won't print much longer ones."""
+
 
 def is_missing(value: Any) -> bool:
     """Whether this stands for "not known": None, NaN, pandas' NaT and NA.
@@ -38,6 +41,8 @@ def is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)  # noqa: PLR0124 (only NaN and NaT differ from themselves)
+    except InvalidOperation:  # a signalling NaN refuses to be compared
+        return True
     except (TypeError, ValueError):  # pandas' NA refuses to be a truth value, and so do arrays
         pandas = sys.modules.get("pandas")
         return pandas is not None and value is pandas.NA
@@ -181,8 +186,11 @@ def encode_label(label: Hashable) -> JsonValue:
             f"{', '.join(kind.__name__ for kind in _SAVED)}, or a NumPy scalar. "
             "Turn the labels into one of these before fitting, for example with str()."
         )
-    tag, encode, _ = _SAVED[type(label)]
-    return {tag: encode(label)}
+    tag, encode, decode = _SAVED[type(label)]
+    encoded = encode(label)
+    if type(label) is int:
+        decode(encoded)  # what can't be read must not be written
+    return {tag: encoded}
 
 
 def decode_label(value: JsonValue) -> Hashable:
@@ -196,9 +204,24 @@ def decode_label(value: JsonValue) -> Hashable:
     try:
         ((tag, content),) = value.items()  # type: ignore[union-attr]
         label: Hashable = _DECODERS[tag](content)
-    except (AttributeError, ValueError, KeyError, TypeError, ArithmeticError) as error:
-        raise LogsError(f"{value!r} is not a saved label; expected what encode_label makes.") from error
+        hash(label)
+    except (AttributeError, ValueError, KeyError, TypeError, ArithmeticError, OSError, RecursionError) as error:
+        raise LogsError(f"{_brief(value)} is not a saved label; expected what encode_label makes.") from error
     return label
+
+
+def _brief(value: Any) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # digits or brackets without end
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _decode_int(text: str) -> int:
+    if len(text) > LONGEST_INT:
+        raise ValueError(f"an integer of {len(text)} hexadecimal digits")
+    return int(text, 16)
 
 
 def _encode_datetime(label: datetime) -> JsonValue:
@@ -219,7 +242,7 @@ def _encode_set(label: frozenset[Hashable]) -> JsonValue:
 
 
 _SAVED: dict[type, tuple[str, Callable[[Any], JsonValue], Callable[[Any], Hashable]]] = {
-    int: ("int", hex, lambda text: int(text, 16)),
+    int: ("int", hex, _decode_int),
     float: ("float", repr, float),
     bytes: ("bytes", bytes.hex, bytes.fromhex),
     datetime: ("datetime", _encode_datetime, _decode_datetime),

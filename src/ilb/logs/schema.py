@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float32
 
 from ilb.errors import LogsError, SchemaError
 from ilb.logs.columns import KINDS, Column
-from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label
-from ilb.logs.messages import shown
+from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label, is_missing
+from ilb.logs.messages import one_line, shown
 from ilb.logs.tables import open_table, require_columns
 
 
@@ -172,9 +172,28 @@ class Schema:
         try:
             context = tuple(KINDS[column["kind"]].from_json(column) for column in saved["context"])
             actions = tuple(decode_label(label) for label in saved["actions"])
-            return cls(saved["instance"], saved["time"], saved["action"], saved["reward"], context, actions)
-        except (KeyError, TypeError, ValueError) as error:
-            raise SchemaError(f"this is not a saved schema ({error!r}); expected what Schema.to_json makes.") from error
+            schema = cls(saved["instance"], saved["time"], saved["action"], saved["reward"], context, actions)
+            schema._require_sense()
+        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise SchemaError(
+                f"this is not a saved schema ({type(error).__name__}: {one_line(error)[:200]}); "
+                "expected what Schema.to_json makes."
+            ) from error
+        return schema
+
+    def _require_sense(self) -> None:
+        """Raise a ValueError unless names are text, and names, actions and categories differ from each other."""
+        names = [self.instance, self.action, self.reward, *(column.name for column in self.context)]
+        # The time may be a context as well.
+        named = [*names, *(() if self.time is None or self.clocked else (self.time,))]
+        if not all(type(name) is str for name in named) or len(set(named)) < len(named):
+            raise ValueError(f"the columns are called {shown(named)}; expected different texts")
+        for what, labels in (
+            (f"column {self.action!r}", self.actions),
+            *((f"column {column.name!r}", column.labels) for column in self.context),
+        ):
+            if len(set(labels)) < len(labels) or any(map(is_missing, labels)):
+                raise ValueError(f"{what} has a label that is missing or comes twice: {shown(labels)}")
 
 
 def side_by_side(blocks: Sequence[Float32[np.ndarray, "N _"]], rows: int) -> Float32[np.ndarray, "N d"]:

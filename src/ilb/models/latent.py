@@ -32,7 +32,7 @@ class LinearReward(eqx.Module):
 
     theta: Float[Array, "K n"]
     intercept: Float[Array, " K"]
-    coefficient_covariance: Float[Array, "K coefficients coefficients"]
+    coefficient_covariance: Float[Array, "K n+1 n+1"]
 
     @classmethod
     def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> LinearReward:

@@ -7,6 +7,7 @@ the date, is a function $m_a(x_t)$ of the context at hand. Beliefs about the per
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -47,10 +48,13 @@ class BoostedMoment(AbstractMoment):
     if not and to 2j + 2 if so. The number of the action stands behind the d columns of the context.
     """
 
+    may_be_infinite: ClassVar[tuple[str, ...]] = ("threshold",)
+    """A node that asks nothing: no value is beyond it."""
+
     effects: Affine
     column: Int[Array, "trees inner"]
     threshold: Float[Array, "trees inner"]
-    value: Float[Array, "trees leaves"]
+    value: Float[Array, "trees inner+1"]
 
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " K"]:
         actions = self.effects.shift.shape[0]
