@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 
 from benchmarks.measuring import Target, table_of_targets
+from ilb.threads import compute_on_one_thread
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.experiment import RegretFigure
 from ilb_paper.results import Results, Size
-from ilb_paper.runner import compute_on_one_thread
 from ilb_paper.store import Store
 
 FIGURES = {label: figure for label, figure in EXPERIMENTS.items() if isinstance(figure, RegretFigure)}

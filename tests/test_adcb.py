@@ -14,7 +14,7 @@ import pytest
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-from ilb.cli import main
+from ilb.cli import run as run_command
 from ilb.environments import (
     Adcb,
     AdcbWorld,
@@ -508,10 +508,9 @@ def ilb(
 
     def run(*arguments: Any) -> tuple[str, Any]:
         monkeypatch.setattr(sys, "argv", ["ilb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
+        code = run_command()
         printed = capsys.readouterr()
-        return " ".join((printed.out + printed.err).split()), stopped.value.code or 0
+        return " ".join((printed.out + printed.err).split()), code
 
     return run
 

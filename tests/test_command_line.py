@@ -17,7 +17,7 @@ import pytest
 
 import ilb.cli.console as console_module
 from ilb import LatentModel
-from ilb.cli import main
+from ilb.cli import run as run_command
 from ilb.cli.console import show_warning, width_of
 from ilb.cli.stopping import interruptible, received
 from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
@@ -44,10 +44,9 @@ def ilb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr(warnings, "showwarning", show_warning)
         for console in (console_module.results, console_module.notes):
             monkeypatch.setattr(console, "_width", 200, raising=False)
-        with pytest.raises(SystemExit) as stopped:
-            main()
+        code = run_command()
         printed = capsys.readouterr()
-        assert (stopped.value.code or 0) == expect, printed.out + printed.err
+        assert code == expect, printed.out + printed.err
         return printed.out + (printed.err if expect else "")
 
     return run

@@ -1,6 +1,7 @@
 """One conformance suite over every encoder recipe."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ilb import FitError, LatentModel, fit, fit_many
 from ilb.environments import Recording, SyntheticWorld, UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.networks import random_maxout_mlp
+from ilb.offline import training
 from ilb.offline.encoders import ENCODER_RECIPES
 from ilb.offline.encoders.paper import FreeLoss, FreeParams, LabelledRows, PaperRecipe, SoftmaxHead
 from ilb.offline.encoders.recipe import EncoderRecipe
@@ -151,13 +153,25 @@ def test_too_few_instances_are_refused(recipe: EncoderRecipe, recording: Recordi
 
 def test_an_interrupted_fit_gives_a_model_and_says_so(recipe: EncoderRecipe, recording: Recording) -> None:
     def interrupt(step: int, steps: int, loss: float) -> None:
-        raise KeyboardInterrupt
+        if steps == planned_steps(recipe, recording.logs.rows):
+            raise KeyboardInterrupt
 
     with pytest.warns(IlbWarning, match="interrupted"):
         model = fit(recording.logs, latent_dim=2, recipe=recipe, report=interrupt, reward=LinearRewardRecipe())
     assert "interrupted" in known(model.provenance).notes[0]
     assert known(model.provenance).interrupted
     assert np.all(np.isfinite(encode_contexts(model.encoder, recording.logs.context)))
+
+
+def test_a_fit_that_is_interrupted_before_anything_is_trained_gives_no_model(
+    recipe: EncoderRecipe, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recording.logs, latent_dim=2, recipe=recipe, reward=LinearRewardRecipe())
 
 
 def test_the_papers_loss_is_the_cross_entropy_of_the_softmax_classifier() -> None:

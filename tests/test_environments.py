@@ -17,7 +17,7 @@ import pytest
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-from ilb.cli import main
+from ilb.cli import run as run_command
 from ilb.environments import (
     WORLDS,
     AbstractDescription,
@@ -240,9 +240,7 @@ def test_the_command_line_has_a_command_for_a_world_from_outside(
 ) -> None:
     sizes = ("--instances", "5", "--length", "3", "--test-instances", "0", "--actions", "4", "--seed", "2")
     monkeypatch.setattr(sys, "argv", ["ilb", "simulate", "thermostat", "--out", str(tmp_path / "rooms.csv"), *sizes])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert not stopped.value.code
+    assert run_command() == 0
     written = Specification.load(tmp_path / "rooms.world.json")
     assert written == Specification(Thermostat(actions=4), Plan(instances=5, length=3, test_instances=0), seed=2)
     logs = Logs.from_frame(tmp_path / "rooms.csv", instance="instance", time="time", action="action", reward="reward")

@@ -50,7 +50,7 @@ class FileError(IlbError, OSError):
 
 
 class SeedError(IlbError, ValueError):
-    """A seed is not an integer from 0 to 2⁶³ - 1."""
+    """A seed is not an integer, or too large for one."""
 
 
 class IlbWarning(UserWarning):

@@ -82,7 +82,7 @@ def reason(error: OSError) -> str:
     >>> reason(OSError(28, "No space left on device"))
     'no space left on device'
     """
-    said = " ".join((error.strerror or str(error) or type(error).__name__).split()).rstrip(".")
+    said = os.strerror(error.errno) if error.errno else " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return said[:1].lower() + said[1:]
 
 

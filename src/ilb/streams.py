@@ -12,6 +12,8 @@ from enum import IntEnum
 import jax.random as jr
 from jaxtyping import ArrayLike, PRNGKeyArray
 
+from ilb.seeds import as_seed
+
 
 class Stream(IntEnum):
     """What a seed is used for."""
@@ -37,7 +39,7 @@ class Stream(IntEnum):
         >>> bool((jr.key_data(Stream.WORLD.key(0)) != jr.key_data(Stream.FIT.key(0))).any())
         True
         """
-        return self.of(jr.key(seed))
+        return self.of(jr.key(as_seed(seed)))
 
     def of(self, key: PRNGKeyArray) -> PRNGKeyArray:
         """Begin this stream for a key that other streams share."""
@@ -46,7 +48,7 @@ class Stream(IntEnum):
 
 def bare_key(seed: int) -> PRNGKeyArray:
     """Give the key of the seed itself, which no stream has: for a sample that nothing else is drawn beside."""
-    return jr.key(seed)
+    return jr.key(as_seed(seed))
 
 
 def instance_keys(key: PRNGKeyArray, number: ArrayLike) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -12,20 +12,20 @@ from textwrap import shorten
 
 from joblib.externals.loky import reusable_executor
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ilb.cli.console import layout, notes, results, say, width_of
+from ilb.cli.console import layout, notes, results, say, tell, width_of
 from ilb.cli.stopping import ignore_signals, interruptible
 from ilb.errors import IlbError
 from ilb.logs.messages import counted, near
+from ilb.threads import compute_on_one_thread
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import FEWEST_WORLDS
 from ilb_paper.experiment import AbstractExperiment
 from ilb_paper.report import Judged, cpu_seconds, summarise, untested, write_report
 from ilb_paper.results import Results, Size
-from ilb_paper.runner import Monitor, compute_on_one_thread, plan, require_backend, run
+from ilb_paper.runner import Monitor, plan, require_backend, run
 from ilb_paper.store import Store
 from ilb_paper.tasks import AbstractTask, Outcome
 
@@ -178,7 +178,9 @@ def reproduce(
     found = Results(Store(out), Size(scale))
     with interruptible(signal.SIGTERM):
         try:
-            return _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster)
+            code = _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster)
+            _end_workers()
+            return code
         except KeyboardInterrupt:
             ignore_signals()
             say(f"Stopped. What is done is kept in {out}; the same command goes on from there.")
@@ -210,7 +212,7 @@ def _run_and_report(
     if found.size.scale < 1:
         say(_caution(found.size))
     for failure in failures:
-        notes.print(f"[bold red]Failed:[/] {escape(str(failure))}", highlight=False)
+        tell(str(failure), "Failed", "red")
     minutes = (time.perf_counter() - began) / 60
     say(f"{cpu_seconds(experiments, found) / 60:.1f} CPU minutes in all, {minutes:.1f} minutes now.")
     say(f"The report is {out / 'index.html'}.")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ilb.errors import IlbError
+from ilb.files import write_whole
 from ilb.logs.messages import counted
 from ilb.report.page import Page
 from ilb_paper.catalogue import EXPERIMENTS
@@ -37,7 +38,7 @@ def rejudge(file: Path) -> list[Judged]:
     page = file.with_name("index.html")
     anew = _with_verdicts(page.read_text(encoding="utf-8"), judged, missing, Size(plain["scale"]))
     write_json(file, plain)
-    page.write_text(anew, encoding="utf-8")
+    write_whole(page, anew)
     return judged
 
 

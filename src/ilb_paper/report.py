@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ilb.files import write_whole
 from ilb.logs.messages import counted, shown
 from ilb.plots.regret import save_figure, svg_of
 from ilb.report.page import Page
@@ -300,4 +301,4 @@ def _plain_comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
-    path.write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(plain, indent=1, allow_nan=False) + "\n")

@@ -7,10 +7,13 @@ with a worker, workers need no disk in common, and an interrupted run goes on wh
 from __future__ import annotations
 
 import os
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -18,6 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from joblib import Parallel, delayed, parallel_config
 
 from ilb.errors import IlbError
+from ilb.threads import compute_on_one_thread
 from ilb_paper.experiment import AbstractExperiment
 from ilb_paper.results import Results
 from ilb_paper.store import Store
@@ -25,7 +29,8 @@ from ilb_paper.tasks import AbstractTask, Outcome, run_task
 
 BACKENDS = ("loky", "dask", "ray")
 ANSWER_WITHIN = "10s"
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+LOOK_EVERY = 1.0
+"""Seconds after which a worker looks whether the process that started it is still there."""
 
 
 class Failure(NamedTuple):
@@ -87,11 +92,12 @@ def run(
     if not left:
         return []
     failures: list[Failure] = []
+    jobs = min(jobs, max(map(len, missing)))  # a worker without a task would only take memory
     with _workers(backend, jobs, cluster, results.store.path / "compiled"):
         for wave in missing:
             ready = [task for task in wave if all(need in results.store for need in task.needs())]
             failures += [Failure(task, "a task that it needs failed") for task in wave if task not in ready]
-            for number, outcome, error in _attempts(ready, results.store):
+            for number, outcome, error in _attempts(ready, results.store, os.getpid() if backend == "loky" else None):
                 if outcome is None:
                     failures.append(Failure(ready[number], error))
                     continue
@@ -101,20 +107,38 @@ def run(
     return failures
 
 
-def _attempts(tasks: Sequence[AbstractTask], store: Store) -> Iterator[tuple[int, Outcome | None, str]]:
+def _attempts(
+    tasks: Sequence[AbstractTask], store: Store, parent: int | None
+) -> Iterator[tuple[int, Outcome | None, str]]:
     calls = (
-        delayed(_attempt)(number, task, [store.get(earlier) for earlier in task.earlier() if earlier in store])
+        delayed(_attempt)(parent, number, task, [store.get(earlier) for earlier in task.earlier() if earlier in store])
         for number, task in enumerate(tasks)
     )
     yield from Parallel(return_as="generator_unordered", batch_size=1)(calls)
 
 
-def _attempt(number: int, task: AbstractTask, inputs: Sequence[Outcome]) -> tuple[int, Outcome | None, str]:
+def _attempt(
+    parent: int | None, number: int, task: AbstractTask, inputs: Sequence[Outcome]
+) -> tuple[int, Outcome | None, str]:
     """Run a task where a failure must not take the others with it; give its outcome, or none and what it said."""
+    if parent is not None and parent != os.getpid():
+        _end_with(parent)
     try:
         return number, run_task(task, inputs), ""
     except Exception:
         return number, None, traceback.format_exc()
+
+
+@lru_cache
+def _end_with(parent: int) -> None:
+    """Let this process not outlive the one that started it, not even if that is killed: nobody would stop it then."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_EVERY)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 # Where tasks run: processes on this machine, or a cluster that is there already.
@@ -132,12 +156,6 @@ def require_backend(backend: str, cluster: str | None) -> None:
         raise IlbError("--backend dask needs the address of a running scheduler: --cluster tcp://HOST:8786.")
     if backend == "ray" and find_spec("ray") is None:
         raise IlbError("--backend ray needs Ray: pip install 'ray[default]'.")
-
-
-def compute_on_one_thread() -> None:
-    """Let results not depend on how many threads a process has; to be called before JAX computes anything."""
-    if ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
 
 
 @contextmanager

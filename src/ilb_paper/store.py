@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ilb.errors import IlbError, ModelFileError
+from ilb.files import put_in_place
 from ilb.models.storage import MANIFEST
 from ilb_paper.learners import Fitted
 from ilb_paper.tasks import AbstractTask, Outcome, content_of, hash_of
@@ -80,10 +80,8 @@ class Store:
         about = {"content": content_of(task), "cpu_seconds": outcome.cpu_seconds, "warnings": list(outcome.warnings)}
         table = outcome.table.replace_schema_metadata({KEY: json.dumps(about).encode()})
         file = self._table_file(task)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(f".{os.getpid()}.draft")
-        pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
-        draft.replace(file)
+        with put_in_place(file) as (draft,):
+            pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
 
     def table(self, task: AbstractTask) -> pa.Table:
         """Read the table of a task that is done; one that was damaged meanwhile is an error that names the file."""

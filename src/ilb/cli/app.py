@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import signal
-import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.markup import escape
 
-from ilb.cli.console import notes, require_directory, say, show_warning
-from ilb.cli.stopping import interruptible, leave, received, telling_of_stops
+from ilb.cli.console import require_directory, say, show_warning, tell, write_in_any_encoding
+from ilb.cli.stopping import flushed, interruptible, leave, received, telling_of_stops
 from ilb.cli.worlds import Worlds
 from ilb.errors import IlbError
+from ilb.files import reason
+from ilb.threads import compute_on_one_thread
 from ilb.version import __version__
 
 app = typer.Typer(
@@ -79,11 +79,20 @@ def fit(
         bool, typer.Option("--recipes", help="List the recipes.", callback=_list_recipes, is_eager=True)
     ] = False,
     test_share: Annotated[float, typer.Option(min=0, max=0.9, help="Share of instances held out for scores.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed: the same logs and seed give the same model.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed: on one kind of machine the same logs and seed give the same model.")
+    ] = 0,
+    keep_interrupted: Annotated[
+        bool,
+        typer.Option("--keep-interrupted", help="After Ctrl-C, save what training reached in OUT.interrupted."),
+    ] = False,
 ) -> None:
     """Learn a model from logs, say how good it is, and save it."""
     del recipes
-    _require_room_for_a_model(out)
+    kept = out.with_name(f"{out.name}.interrupted") if keep_interrupted else None
+    for place in (out, kept):
+        if place is not None:
+            _require_room_for_a_model(place)
     columns: dict[str, Any] = {
         "instance": instance,
         "time": time,
@@ -93,11 +102,11 @@ def fit(
         "categorical": categorical or (),
         "drop": drop or (),
     }
-    with telling_of_stops(out):
+    with telling_of_stops(out, *([] if kept is None else [kept])):
         from ilb.cli.commands import fit_table
 
         pinned: dict[str, Any] = {"latent_dim": latent_dim, "recipe": recipe, "reward": reward_model}
-        fit_table(logs, columns, out, **pinned, test_share=test_share, seed=seed)
+        fit_table(logs, columns, out, **pinned, test_share=test_share, seed=seed, kept=kept)
 
 
 def _require_room_for_a_model(out: Path) -> None:
@@ -164,16 +173,31 @@ def reproduce(
     raise typer.Exit(code)
 
 
-def main() -> None:
-    """Run the command line; errors that ILB raises on purpose are printed without a traceback."""
+def main() -> NoReturn:
+    """Be the program: run the command, and end without anything that an interrupt could still disturb."""
+    with interruptible(signal.SIGINT):
+        try:
+            write_in_any_encoding()
+            compute_on_one_thread()
+            code = run()
+        except KeyboardInterrupt:  # in the last moment, when all is done
+            code = INTERRUPTED
+        leave(code)
+
+
+def run() -> int:
+    """Run a command and give its exit code; what goes wrong is told in one line, without a traceback."""
     warnings.showwarning = show_warning
     received.clear()
     with interruptible(signal.SIGINT):
         code = _run()
-        if received:
-            leave(128 + received[-1] if code == INTERRUPTED else code)
-    sys.exit(code)
+        if not flushed() and code == 0:
+            return WRONG
+        return 128 + received[-1] if received and code == INTERRUPTED else code
 
+
+WRONG = 2
+"""The exit code after an error that was told."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -182,16 +206,28 @@ INTERRUPTED = 130
 def _run() -> int:
     try:
         app()
-    except IlbError as error:
-        notes.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
-        return 2
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         # Compiled code may turn an interrupt into an error of its own.
-        if not received or "KeyboardInterrupt" not in "".join(traceback.format_exception(error)):
+        if received and "KeyboardInterrupt" in "".join(traceback.format_exception(error)):
+            return INTERRUPTED
+        said = _in_one_line(error)
+        if said is None:
             raise
-        return INTERRUPTED
+        tell(said, "Error", "red")
+        return WRONG
     return 0
+
+
+def _in_one_line(error: Exception) -> str | None:
+    """Say what a user can do about an error; None for one that is a mistake of ours."""
+    if isinstance(error, IlbError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason(error)}." if error.filename else f"{reason(error)}."
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "this takes more memory than there is. Use fewer instances, rows or columns."
+    return None

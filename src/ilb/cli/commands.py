@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.cli.console import ahead_rows, choice_table, layout, notes, progress_bar, results, say, score_rows
+from ilb.cli.console import ahead_rows, choice_table, layout, notes, progress_bar, results, say, score_rows, tell
 from ilb.environments import AbstractEnvironment, Recording, Specification
 from ilb.errors import IlbError, LogsError, WorldError
 from ilb.estimates import Estimate
+from ilb.files import put_in_place
 from ilb.logs import Logs, Schema
 from ilb.logs.messages import counted, near
-from ilb.logs.tables import require_writable_suffix, write_table
+from ilb.logs.tables import fill_table, require_writable_suffix
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, ComposedEncoder
 from ilb.offline.ahead import AheadScores, lead, predict_ahead, score_ahead
@@ -27,6 +28,7 @@ from ilb.offline.fit import choose_model, fit_candidate
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
 from ilb.offline.selection import ModelChoice, plain_models
+from ilb.seeds import as_seed
 from ilb.types import Encoder
 
 THIS_MODEL = "this model"
@@ -47,11 +49,14 @@ def write_simulation(specification: Specification, out: Path) -> None:
     world_file, test_file = out.with_suffix(".world.json"), out.with_name(f"{out.stem}.test{out.suffix}")
     require_writable_suffix(out)
     recorded = specification.record()
-    for file, recording in ((out, recorded.training), (test_file, recorded.held_out)):
-        if recording is not None:
-            write_table(recording.to_frame(), file)
-            say(f"wrote {file}: {recording.logs.describe().sentence()}")
-    specification.save(world_file)
+    parts = [(out, recorded.training), (test_file, recorded.held_out)]
+    tables = {file: recording for file, recording in parts if recording is not None}
+    with put_in_place(*tables, world_file) as (*drafts, world_draft):  # all three, or none
+        for draft, recording in zip(drafts, tables.values(), strict=True):
+            fill_table(recording.to_frame(), draft, out.suffix)
+        specification.save(world_draft)
+    for file, recording in tables.items():
+        say(f"wrote {file}: {recording.logs.describe().sentence()}")
     say(f"wrote {world_file}: the world they come from, for `ilb score --world`")
 
 
@@ -73,8 +78,13 @@ def fit_table(
     reward: str = AUTO,
     test_share: float,
     seed: int,
+    kept: Path | None = None,
 ) -> LatentModel:
-    """Read a table, choose a model, score it on held-out instances, fit it on everyone, save it."""
+    """Read a table, choose a model, score it on held-out instances, fit it on everyone, save it.
+
+    A training that is interrupted ends the command; what it had reached is saved in `kept`, if that is given.
+    """
+    seed = as_seed(seed)
     encoding, rewards = _named(recipe, RECIPES, "--recipe"), _named(reward, REWARD_RECIPES, "--reward-model")
     logs = Logs.from_frame(path, **columns)
     say(f"read {path}: {logs.describe().sentence()}")
@@ -89,18 +99,28 @@ def fit_table(
     if test is not None and np.any(test.rewarded):
         with progress_bar("Fitting the chosen one", notes) as report:
             model = fit_candidate(training, choice, seed=seed, report=report)
+        _require_whole(model, kept)
         scores = _score_ahead_of(model, training, test)
     with progress_bar("Fitting it on everyone", notes) as report:
         model = fit_candidate(logs, choice, seed=seed, report=report)
+    _require_whole(model, kept)
     assert model.provenance is not None
-    if model.provenance.interrupted:
-        raise KeyboardInterrupt  # a model that is half trained must not replace a whole one
     for note in model.provenance.notes:
         say(note)
     model = replace(model, provenance=replace(model.provenance, scores=scores))
     model.save(out)
     say(f"saved {model} in {out}")
     return model
+
+
+def _require_whole(model: LatentModel, kept: Path | None) -> None:
+    """Stop if the training was interrupted: a model that is half trained must not replace a whole one."""
+    if model.provenance is None or not model.provenance.interrupted:
+        return
+    if kept is not None:
+        model.save(kept)
+        say(f"saved what training had reached in {kept}: {model.provenance.notes[-1]}")
+    raise KeyboardInterrupt
 
 
 def _named(name: str, known: Mapping[str, Callable[[], Recipe]], option: str) -> Recipe | None:
@@ -199,7 +219,7 @@ def _oracle(world: AbstractEnvironment, schema: Schema, width: int) -> Encoder |
     try:
         encoder = world.oracle().encoder
     except WorldError as error:
-        notes.print(f"No line for the oracle: {error}", highlight=False, markup=False)
+        tell(f"No line for the oracle: {error}")
         return None
     if len(schema.context) != width:
         raise IlbError(

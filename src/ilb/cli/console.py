@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,9 +32,45 @@ results = Console()
 notes = Console(stderr=True)
 
 
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys rather than shows; names and cells of a table may hold it."""
+
+PLAIN = {"±": "+-", "²": "^2", "…": "...", "–": "-", "≤": "<=", "≥": ">=", "×": "x", "→": "->"}
+"""What is written where a terminal can't show a character; others become question marks."""
+
+
+def visible(text: str) -> str:
+    r"""Show control characters as escapes, so that a cell of a table can't take over the terminal.
+
+    >>> visible("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def write_in_any_encoding() -> None:
+    """Let output streams write something for every character, whatever the encoding of the terminal."""
+    codecs.register_error("ilb-plain", _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="ilb-plain")
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
 def say(text: str) -> None:
     """Print a line of the result."""
-    results.print(text, highlight=False, markup=False, soft_wrap=True)
+    results.print(visible(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def tell(text: str, label: str = "", style: str = "") -> None:
+    """Print a line that is no result, with a word before it that stands out."""
+    marked = f"[bold {style}]{label}:[/] " if label else ""
+    with suppress(OSError):  # standard error may be closed or full, and there is no other place to say so
+        notes.print(f"{marked}{escape(visible(text))}", highlight=False, soft_wrap=not notes.is_terminal)
 
 
 def show_warning(
@@ -44,9 +84,9 @@ def show_warning(
     """Print a warning for a person: no file names, no source line; those of other libraries stay as they are."""
     del file  # always standard error
     if issubclass(category, IlbWarning):
-        notes.print(f"[bold yellow]{category.__name__}:[/] {escape(str(message))}", highlight=False)
+        tell(str(message), category.__name__, "yellow")
     else:
-        notes.print(warnings.formatwarning(message, category, filename, lineno, line), markup=False)
+        notes.print(visible(warnings.formatwarning(message, category, filename, lineno, line)), markup=False)
 
 
 HEADINGS = {
@@ -62,11 +102,11 @@ HEADINGS = {
 
 def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Lay out rows under their header: names to the left, numbers to the right."""
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=escape(visible(title)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+        table.add_column(visible(name), justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(visible(cell)) for cell in row))
     return table
 
 
@@ -127,11 +167,25 @@ def width_of(table: Table) -> int:
 
 def require_directory(path: Path) -> None:
     """Raise unless `path` is a directory or can become one: to be asked before the work, not after it."""
-    nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    try:
+        nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    except (OSError, ValueError) as error:
+        raise IlbError(f"--out is no name that a disk can have: {error}.") from error
     if not nearest.is_dir():
         raise IlbError(f"--out needs a directory, new or not, and {nearest} is a file. Choose another name.")
     if not os.access(nearest, os.W_OK):
         raise IlbError(f"--out needs a directory that can be written to, and {nearest} can't.")
+    require_short_names(path, nearest)
+
+
+def require_short_names(path: Path, existing: Path) -> None:
+    """Raise if a name on the way to `path` is longer than the disk of the existing place takes."""
+    longest = os.pathconf(existing, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    for name in path.absolute().parts:
+        if len(os.fsencode(name)) > longest:
+            raise IlbError(
+                f"--out has a name of {len(os.fsencode(name))} bytes, {name[:20]}…; expected {longest} at most."
+            )
 
 
 @contextmanager

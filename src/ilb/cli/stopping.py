@@ -13,7 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from ilb.cli.console import notes
+from ilb.cli.console import tell
+from ilb.files import reason
 
 received: list[int] = []
 """The signals that asked this program to stop, as they came."""
@@ -79,8 +80,20 @@ def telling_of_stops(*places: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         wrote = _changes(places) != before
         said = "only what was reported as written is there and whole" if wrote else "nothing was written"
-        notes.print(f"Stopped; {said}.")
+        tell(f"Stopped; {said}.")
         raise
+
+
+def flushed() -> bool:
+    """Write out what is still to be written; if that can't be, say so, and let nothing of it trouble the exit."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        tell(f"can't write to standard output: {reason(error)}.", "Error", "red")
+        return False
+    return True
 
 
 def _changes(places: tuple[Path, ...]) -> dict[Path, int]:

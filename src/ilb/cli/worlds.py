@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ilb.cli.console import require_directory
+from ilb.cli.console import require_directory, require_short_names
 from ilb.cli.stopping import telling_of_stops
 from ilb.errors import IlbError
 
@@ -51,6 +51,7 @@ def _command(kind: type[AbstractDescription]) -> Callable[..., None]:
         from ilb.cli.commands import write_simulation
 
         require_directory(out.parent)
+        require_short_names(out, Path.cwd())
         if out.is_dir():
             raise IlbError(f"--out must be the name of a table, .parquet or .csv; {out} is a directory.")
         with telling_of_stops(out):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,6 +17,8 @@ from typing import Any, ClassVar
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.recording import Recorded, UniformLogging, draw_confounded_logging, record
 from ilb.errors import WorldError
+from ilb.files import write_whole
+from ilb.seeds import as_seed
 from ilb.streams import Stream
 
 
@@ -58,6 +61,7 @@ class Plan:
         _check_parameters(self)
 
     def record(self, seed: int, world: AbstractEnvironment) -> Recorded:
+        self._require_memory(world)
         logging = (
             draw_confounded_logging(Stream.LOGGING.key(seed), world, self.confounding)
             if self.confounding
@@ -68,6 +72,20 @@ class Plan:
             record(training, world, logging, self.instances, self.length),
             record(test, world, logging, self.test_instances, self.length) if self.test_instances else None,
         )
+
+    def _require_memory(self, world: AbstractEnvironment) -> None:
+        """Refuse what this machine could never hold, before anything is drawn."""
+        instances = self.instances + self.test_instances
+        numbers = instances * self.length * (world.sizes.context_dim + world.sizes.actions + 4)
+        try:
+            there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):  # not every system tells
+            return
+        if numbers * 4 > there:
+            raise WorldError(
+                f"{instances:,} instances of {self.length:,} rows take {numbers * 4 // 2**30:,} GiB; this machine has "
+                f"{there // 2**30:,}. Record fewer or shorter ones."
+            )
 
 
 @dataclass(frozen=True)
@@ -126,6 +144,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         _check_parameters(self)
+        as_seed(self.seed)
 
     @staticmethod
     def of(name: str, values: Mapping[str, Any]) -> Specification:
@@ -145,17 +164,17 @@ class Specification:
         if not self.world.name:
             raise WorldError(f"{type(self.world).__name__} has no name to be saved by: class …(…, name='mine').")
         values = {"environment": self.world.name, "seed": self.seed, **asdict(self.world), **asdict(self.plan)}
-        path.write_text(json.dumps(values, indent=1) + "\n")
+        write_whole(path, json.dumps(values, indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> Specification:
         """Read a specification that `save` wrote."""
         try:
-            values = json.loads(path.read_text())
+            values = json.loads(path.read_text(encoding="utf-8"))
             name = values.pop("environment")
             if name in WORLDS:
                 return Specification.of(name, values)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise WorldError(f"{path} is not a world that `ilb simulate` wrote: {error}.") from error
         raise WorldError(
             f"{path} describes a {name!r} environment; known are {', '.join(WORLDS)}. "

@@ -5,8 +5,7 @@ The compiled programs are the policies of the simulation; nothing here is a seco
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ilb.errors import DecisionError
@@ -21,6 +20,7 @@ from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_policy
+from ilb.seeds import as_seed
 
 
 class LiveBandit:
@@ -45,7 +45,7 @@ class LiveBandit:
     def __init__(self, policy: AbstractPolicy, schema: Schema, *, seed: int = 0) -> None:
         self.policy = policy
         self.schema = schema
-        self.seed = operator.index(seed)
+        self.seed = as_seed(seed, least=-(2**63), beyond=2**63)  # hashed, so that none is like another
         self._bound = BoundPolicy(policy, schema, self.seed)
 
     @classmethod
@@ -54,6 +54,11 @@ class LiveBandit:
 
         The default is what a model is best for: the calibrated posterior, or what a recurrent regression predicts.
         """
+        if not isinstance(model, LatentModel | RecurrentRegression):
+            raise DecisionError(
+                f"a live bandit needs a fitted model; got {type(model).__name__!r}. Give what `fit` returned or "
+                "`LatentModel.load` read; for a policy of your own there is LiveBandit(policy, schema)."
+            )
         schema = model.schema
         if schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
@@ -76,8 +81,8 @@ class LiveBandit:
         instances: Sequence[LiveInstance],
         contexts: Any,
         *,
-        allowed: Collection[Hashable] | None = None,
-        forbidden: Collection[Hashable] | None = None,
+        allowed: Iterable[Hashable] | Hashable | None = None,
+        forbidden: Iterable[Hashable] | Hashable | None = None,
     ) -> list[Decision]:
         """Decide for many instances in few compiled calls; `contexts` is a frame or a list of mappings, in order."""
         if isinstance(contexts, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -46,8 +46,8 @@ class LiveInstance:
         self,
         context: Mapping[str, Any],
         *,
-        allowed: Collection[Hashable] | None = None,
-        forbidden: Collection[Hashable] | None = None,
+        allowed: Iterable[Hashable] | Hashable | None = None,
+        forbidden: Iterable[Hashable] | Hashable | None = None,
     ) -> Decision:
         """Take in a context and choose one of the allowed actions (by default, of all)."""
         if not isinstance(context, Mapping):
@@ -80,7 +80,7 @@ class LiveInstance:
         """
         try:
             value = float(reward)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise DecisionError(f"a reward must be a number; got {reward!r}.") from error
         if not abs(value) <= LARGEST_REWARD:
             raise DecisionError(f"a reward must be a number between ±{LARGEST_REWARD:g}; got {reward!r}.")

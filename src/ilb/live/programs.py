@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -148,14 +148,20 @@ class BoundPolicy:
         self._everything = np.ones(len(schema.actions), dtype=bool)
         self._scaled = any(getattr(column, "mean", 0) != 0 for column in schema.context)
 
+    def _listed(self, labels: Any) -> list[Hashable]:
+        """Give labels as a list; a lone label is meant as one, not as its letters."""
+        alone = isinstance(labels, str | bytes) or not isinstance(labels, Iterable)
+        if alone or (isinstance(labels, Hashable) and labels in self.schema.action_positions):
+            return [labels]
+        return list(labels)
+
     def mask(
-        self, allowed: Collection[Hashable] | None, forbidden: Collection[Hashable] | None
+        self, allowed: Iterable[Hashable] | Hashable | None, forbidden: Iterable[Hashable] | Hashable | None
     ) -> Bool[np.ndarray, " K"]:
         """Turn labels of allowed or forbidden actions into a mask."""
-        if allowed is None and not forbidden:
+        if allowed is None and forbidden is None:
             return self._everything
-        # A lone label is meant as one, not as its letters.
-        allowed, forbidden = ([labels] if isinstance(labels, str) else labels for labels in (allowed, forbidden))
+        allowed, forbidden = (None if labels is None else self._listed(labels) for labels in (allowed, forbidden))
         mask = np.zeros_like(self._everything) if allowed is not None else self._everything.copy()
         mask[[self.schema.action_index(label) for label in allowed or ()]] = True
         mask[[self.schema.action_index(label) for label in forbidden or ()]] = False

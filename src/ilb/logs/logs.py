@@ -19,6 +19,7 @@ from ilb.logs.messages import counted, one_line
 from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
 from ilb.logs.schema import Schema, side_by_side
 from ilb.logs.tables import assign_roles, names_of, open_table, write_table
+from ilb.seeds import as_seed
 
 
 @dataclass(frozen=True)
@@ -353,7 +354,7 @@ class Logs:
         sizes = np.maximum(1, np.diff(np.round(np.cumsum([0.0, *shares]) * self.instances)).astype(np.int64))
         while sizes.sum() > self.instances:
             sizes[sizes.argmax()] -= 1
-        shuffled = np.random.default_rng(seed).permutation(self.instances)
+        shuffled = np.random.default_rng(as_seed(seed)).permutation(self.instances)
         return tuple(self.select(np.sort(part)) for part in np.split(shuffled, np.cumsum(sizes)[:-1]))
 
     def split_time(self, fraction: float = 0.8) -> tuple[Logs, Logs]:

@@ -17,6 +17,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from narwhals.exceptions import DuplicateError
 
 from ilb.errors import LogsError, LogsWarning
+from ilb.files import put_in_place, reason
 from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, near, one_line, shown, warn
 
@@ -55,15 +56,25 @@ def _read_path(path: Path) -> pa.Table:
             f"can't read {str(path)!r}: unknown file type {path.suffix!r}; expected .csv or .parquet. "
             "Save the table as one of these, or read it yourself and pass the frame."
         )
-    if not path.is_file():
+    try:
+        found, folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError) as error:
+        raise LogsError(f"can't read {str(path)!r}: {_reason(error)}. Check the path.") from error
+    if folder:
+        raise LogsError(f"can't read {str(path)!r}: it is a directory. Give the path of a file.")
+    if not found:
         raise LogsError(f"there is no file {str(path)!r} (looked in {str(Path.cwd())!r}). Check the path.")
     try:
         return reader(path)
     except (OSError, pa.ArrowException) as error:
         raise LogsError(
-            f"can't read {str(path)!r} as {path.suffix}: {one_line(error)}. Check that the file is whole, or read "
+            f"can't read {str(path)!r} as {path.suffix}: {_reason(error)}. Check that the file is whole, or read "
             "it yourself and pass the frame."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    return reason(error) if isinstance(error, OSError) else one_line(error)
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -92,12 +103,16 @@ def require_writable_suffix(path: Path) -> None:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table as CSV or Parquet, by the suffix of the path."""
     require_writable_suffix(path)
-    writer = WRITERS[path.suffix.lower()]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer(table, path)
-    except OSError as error:
+        with put_in_place(path) as (draft,):
+            fill_table(table, draft, path.suffix)
+    except (OSError, ValueError) as error:
         raise LogsError(f"can't write {path}: {one_line(error)}.") from error
+
+
+def fill_table(table: pa.Table, draft: Path, suffix: str) -> None:
+    """Write a table into a file that is not in place yet, as a file of this suffix."""
+    WRITERS[suffix.lower()](table, draft)
 
 
 def require_columns(wanted: Collection[str], columns: list[str], error: type[LogsError]) -> None:

@@ -151,6 +151,8 @@ def load_model(path: Path, kind: type[Model]) -> Model:
         require_sound(model)
     except ModelFileError:
         raise
+    except OSError as error:
+        raise ModelFileError(f"can't read a model from {path}: {reason(error)}. Check the path.") from error
     except Exception as error:  # a file may hold anything: nesting without end, huge numbers, zones that are paths
         said = one_line(error)
         raise ModelFileError(

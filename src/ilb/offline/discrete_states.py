@@ -17,6 +17,7 @@ from ilb.models.baselines import DiscreteStates
 from ilb.models.latent import LatentModel
 from ilb.offline.encodings import encode_contexts, instance_means
 from ilb.offline.rewards.recipe import reward_cells
+from ilb.seeds import as_seed
 
 RESTARTS = 8
 """Starts of a mixture; the best is kept. One start in a few ends with two states in one."""
@@ -40,7 +41,9 @@ def fit_states_on_encodings(model: LatentModel, logs: Logs, states: int, seed: i
     encodings = instance_means(encode_contexts(model.encoder, logs.context), logs.starts)
     shift, scale = encodings.mean(axis=0), np.maximum(encodings.std(axis=0), np.finfo(np.float32).tiny)
     standard = (encodings - shift) / scale
-    mixture = GaussianMixture(states, reg_covar=SMALLEST_SPREAD, n_init=RESTARTS, max_iter=STEPS, random_state=seed)
+    mixture = GaussianMixture(
+        states, reg_covar=SMALLEST_SPREAD, n_init=RESTARTS, max_iter=STEPS, random_state=as_seed(seed)
+    )
     mixture.fit(standard)
     centres = mixture.means_ * scale + shift
 
@@ -91,7 +94,7 @@ def fit_states_on_rewards(logs: Logs, states: int, seed: int) -> DiscreteStates:
     """
     _check(logs, states)
     table = tabulate_rewards(logs)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(as_seed(seed))
     climbs = [climb(table, mean_prior(table), _start(rng, table, states)) for _ in range(RESTARTS)]
     best = max(climbs, key=lambda one: float(one.objective[-1])).mixture
     return _as_states(best.weights, best.means, np.full(logs.actions, best.variance))

@@ -49,7 +49,9 @@ def fit(
     `latent_dim`, the number n of coordinates of the encoding; `reward`, how rewards follow (`PersonRewardRecipe()`;
     `LinearRewardRecipe()` is the paper's; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone
     runs). What was compared is kept in `model.provenance.choice`, and what came of it is said in
-    `model.provenance.notes`. The same logs, recipes and seed give the same model.
+    `model.provenance.notes`. The same logs, recipes and seed give the same model on one kind of processor, with one
+    number of threads: sums are split among them, and training carries their last digits on. `ilb fit` uses one thread;
+    in Python, set the environment variable `NPROC=1` before JAX starts for a model that does not depend on it.
 
     >>> import jax.random as jr
     >>> from ilb.environments import UniformLogging, draw_world, record

@@ -34,6 +34,7 @@ from ilb.offline.encodings import Unseen, encode_contexts, measure_scatter
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.offline.training import fit_keys
+from ilb.seeds import as_seed
 from ilb.types import Encoder, Report, silent
 
 ROUNDS = 50
@@ -176,7 +177,7 @@ def make_folds(logs: Logs, seed: int) -> list[Fold]:
     """Hold out three tenths of the people once, or each of few people once, in three parts."""
     clocked = logs.with_clock() if logs.clock is not None else logs
     told = np.flatnonzero(np.bincount(logs.instance[logs.rewarded], minlength=logs.instances) > 0)
-    order = np.random.default_rng(seed).permutation(told)
+    order = np.random.default_rng(as_seed(seed)).permutation(told)
     if len(order) < 100 or logs.rows < 5000:
         parts = np.array_split(order, min(3, len(order)))
     else:

@@ -165,7 +165,8 @@ def minimise(
     """Minimise `loss(params, data, key)` over `params`, one run.
 
     With `validation` data the parameters with the lowest validation loss are returned, otherwise the last ones.
-    Ctrl-C ends the run and returns what there is so far, with `interrupted` set.
+    Ctrl-C ends the run and returns what there is so far, with `interrupted` set; before the first score there is
+    nothing, and it is raised.
 
     >>> import jax.numpy as jnp, jax.random as jr
     >>> def distance(params, data, key): return jnp.sum((params - data) ** 2)
@@ -223,6 +224,8 @@ def minimise_many(
             if schedule.patience is not None and bool(jnp.all(state.stale >= schedule.patience)):
                 break
     except KeyboardInterrupt:
+        if not steps:  # untrained parameters are nothing to return
+            raise
         interrupted = True
     runs, scored = len(keys), len(steps)
     curve = LossCurve(

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ilb.estimates import standard_error
+from ilb.files import put_in_place
 from ilb.history import History
 from ilb.plots.style import SIZES, look_of
 
@@ -51,9 +52,8 @@ def plot_regret(histories: Mapping[str, History], title: str = "") -> Figure:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure; the suffix says how (.png, .svg, .pdf)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(SIZES):
-        figure.savefig(path, dpi=160)
+    with mpl.rc_context(SIZES), put_in_place(path) as (draft,):
+        figure.savefig(draft, dpi=160, format=path.suffix.removeprefix(".") or None)
 
 
 def svg_of(figure: Figure) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
+from ilb.files import write_whole
+
 STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; }
 body { max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
@@ -92,11 +94,10 @@ class Page:
     def write(self, path: Path, footer: str) -> None:
         """Write the page as one file."""
         lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
+        write_whole(
+            path,
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
             f"<body><h1>{escape(self.title)}</h1>{lead}{''.join(self.parts)}"
             f"<footer>{escape(footer)}</footer></body></html>\n",
-            encoding="utf-8",
         )

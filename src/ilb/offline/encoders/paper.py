@@ -110,11 +110,10 @@ class PaperRecipe:
         encodings = rows._replace(inputs=jax.vmap(encode_rows)(networks, jnp.asarray(rows.inputs)))
         loss = FreeLoss(self.batch, self.penalty)
         head = minimise_many(keys_head, loss, heads, encodings, self.head_training, report=report)
+        if head.interrupted:  # the networks are still those that were drawn
+            raise KeyboardInterrupt
         start = FreeParams(networks, head.params)
-        steps = 0 if head.interrupted else self.training.steps
-        whole = replace(self.training, steps=steps)
-        result = minimise_many(keys_step, loss, start, rows, whole, report=report)
-        result = result._replace(interrupted=head.interrupted or result.interrupted)
+        result = minimise_many(keys_step, loss, start, rows, self.training, report=report)
         return [
             TrainedEncoder.of(ComposedEncoder(whitening, run.params.network), run)
             for whitening, run in zip(whitenings, result.runs(), strict=True)

@@ -213,7 +213,8 @@ class TiedRecipe:
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         whitenings = [fit_whitening(table.context) for table in logs]
         result = self._minimise(keys, logs, whitenings, latent_dim, report)
-        inflations = self._inflations(keys, logs, whitenings, latent_dim, result)
+        inflations, interrupted = self._inflations(keys, logs, whitenings, latent_dim, result)
+        result = result._replace(interrupted=interrupted)
         return [
             TrainedEncoder.of(_canonical(whitening, run.params.network, table), run, inflation)
             for whitening, run, table, inflation in zip(whitenings, result.runs(), logs, inflations, strict=True)
@@ -221,14 +222,15 @@ class TiedRecipe:
 
     def _inflations(
         self, keys: Keys, logs: Sequence[Logs], whitenings: Sequence[Affine], latent_dim: int, result: Minimised
-    ) -> list[tuple[float, ...]]:
+    ) -> tuple[list[tuple[float, ...]], bool]:
         """Measure how much wider encodings vary within people that were not trained on, where rows are not ample.
 
         Those held out are few, so the training is repeated without others, as far as the step whose parameters it gave.
+        Also say whether any of the trainings was interrupted: the encoder is there then, and less is known of it.
         """
         numbers = [self._held_out(table) for table in logs]
         if not self.cross_fit or not any(numbers) or result.interrupted:
-            return [()] * len(logs)
+            return [()] * len(logs), result.interrupted
         steps = np.asarray(result.best_step)
         # Early steps are cheap to repeat; where the last ones are the best there is little to correct.
         affordable = np.clip(1 + self.training.steps // np.maximum(steps, 1), 3, MOST_FOLDS)
@@ -241,8 +243,11 @@ class TiedRecipe:
         for fold in range(max(folds)):
             if fold:
                 stops = np.where(np.array(folds) > fold, steps, 0)
-                result = self._minimise(keys, logs, whitenings, latent_dim, silent, fold, stops)
-            if result.interrupted:  # the encoder is there, and whoever interrupts does not want to wait
+                try:
+                    result = self._minimise(keys, logs, whitenings, latent_dim, silent, fold, stops)
+                except KeyboardInterrupt:
+                    result = result._replace(interrupted=True)
+            if result.interrupted:  # whoever interrupts does not want to wait
                 break
             for run, (part, table, number) in enumerate(zip(result.runs(), logs, numbers, strict=True)):
                 if fold < folds[run]:
@@ -250,7 +255,8 @@ class TiedRecipe:
                     held = draw_held_out(keys_split[run], table.instances, number, fold)
                     encodings = encode_contexts(encoder, table.context).astype(np.float64)
                     measured[run].append(Unseen.measure(encodings, table.starts, held))
-        return [(Unseen.pooled(parts, latent_dim),) * latent_dim if parts else () for parts in measured]
+        inflations = [(Unseen.pooled(parts, latent_dim),) * latent_dim if parts else () for parts in measured]
+        return inflations, result.interrupted
 
     def train_params(self, keys: Keys, logs: Sequence[Logs], latent_dim: int) -> list[TiedParams]:
         """Train, and give the parameters of the loss itself, which score held-out instances."""
