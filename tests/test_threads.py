@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# A small fit in the place of a command. Without `compute_on_one_thread` its last digits differ between one core and two.
+# A small fit in the place of a command. Without `compute_on_one_thread` its last digits differ between cores.
 FIT = """
 import hashlib, os, sys
 if sys.argv[1] == "one":
