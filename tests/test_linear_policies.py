@@ -1,5 +1,7 @@
 """Linear bandits on the current context: LinUCB, linear Thompson sampling, and its warm start from logs."""
 
+import hashlib
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +14,16 @@ import numpy as np
 import pytest
 from jaxtyping import Array, PRNGKeyArray
 
-from ilb.errors import FitError
+from ilb.errors import DecisionError, FitError
+from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs
+from ilb.models.baselines import ContextRegression
+from ilb.models.latent import LatentModel
 from ilb.offline.baselines import fit_context_regression
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
 from ilb.online.policy import AbstractPolicy
 from ilb.types import Choice, Step
+from narrowed import known
 
 ACTIONS, DIM = 4, 3
 EVERYTHING = jnp.ones(ACTIONS, bool)
@@ -59,7 +65,7 @@ def closed_form(steps: Step, context: np.ndarray, ridge: float, noise_std: float
 # Posteriors
 
 
-@pytest.mark.parametrize("dim", [3, 15], ids=["written out", "LAPACK"])
+@pytest.mark.parametrize("dim", [3, 15], ids=["few columns", "many"])
 def test_the_posterior_after_500_steps_is_the_closed_form(dim: int) -> None:
     rng = np.random.default_rng(0)
     steps = steps_of(rng, 500, dim)
@@ -72,13 +78,14 @@ def test_the_posterior_after_500_steps_is_the_closed_form(dim: int) -> None:
         np.testing.assert_allclose(rewards.std(), std, rtol=1e-4)
 
 
-def test_nothing_drifts_in_20000_rounds() -> None:
+@pytest.mark.parametrize("dim", [DIM, 17], ids=["written out", "by columns"])
+def test_nothing_drifts_in_20000_rounds(dim: int) -> None:
     rng = np.random.default_rng(1)
-    steps = steps_of(rng, 20_000)
+    steps = steps_of(rng, 20_000, dim)
     steps = steps._replace(context=steps.context + 0.5, reward=steps.reward + 2)
-    policy = lin_ts(ACTIONS, DIM, noise_std=0.25)
+    policy = lin_ts(ACTIONS, dim, noise_std=0.25)
     state = learned(policy, steps)
-    for context in np.eye(DIM, dtype=np.float32):
+    for context in np.eye(dim, dtype=np.float32):
         mean, std = closed_form(steps, np.asarray(context), 1.0, 0.25)
         rewards = policy.rewards(state, jnp.asarray(context))
         np.testing.assert_allclose(rewards.mean(), mean, atol=1e-4)
@@ -95,6 +102,31 @@ def test_nothing_drifts_where_the_context_never_changes() -> None:
     mean, std = closed_form(steps, np.asarray(context), 1.0, 0.25)
     np.testing.assert_allclose(rewards.mean(), mean, atol=1e-3)
     np.testing.assert_allclose(rewards.std(), std, rtol=1e-3)
+
+
+def test_contexts_of_very_different_sizes_leave_beliefs_finite_and_right_where_they_were_seen() -> None:
+    """The matrix has a condition number of 1e13, its factor the root of that."""
+    rng = np.random.default_rng(3)
+    steps = steps_of(rng, 2000)
+    steps = steps._replace(context=steps.context * jnp.array([[1e4, 1.0, 1e-2]]))
+    policy = lin_ts(ACTIONS, DIM, noise_std=0.25)
+    state = learned(policy, steps)
+    for context in steps.context[:20]:
+        mean, std = closed_form(steps, np.asarray(context), 1.0, 0.25)
+        rewards = policy.rewards(state, context)
+        np.testing.assert_allclose(rewards.mean(), mean, atol=1e-3)
+        np.testing.assert_allclose(rewards.std(), std, rtol=1e-2)
+
+
+def test_a_regression_that_lost_its_ridge_to_rounding_still_makes_a_policy() -> None:
+    x = np.array([3e4, 1.7e4, 0.3e4])
+    regression = ContextRegression(
+        jnp.asarray(np.tile(np.eye(DIM) + 100 * np.outer(x, x), (ACTIONS, 1, 1)), jnp.float32),
+        jnp.asarray(np.tile(100 * 2.0 * x, (ACTIONS, 1)), jnp.float32),
+    )
+    rewards = warm_lin_ts(regression, 0.5).rewards(warm_lin_ts(regression, 0.5).init(), jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(rewards.mean(), 2.0, rtol=1e-3)
+    np.testing.assert_allclose(rewards.std(), 0.5 / 10, rtol=1e-2)
 
 
 def test_rewards_may_arrive_in_any_order() -> None:
@@ -270,6 +302,19 @@ def test_the_best_action_of_each_context_is_found_when_rewards_are_linear(make: 
 
     regret = np.asarray(jax.jit(jax.vmap(play))(jr.split(jr.key(0), 30)))
     assert regret[:, 250:].mean() < 0.05 * regret[:, :5].mean()
+
+
+def test_an_instance_that_was_saved_as_sums_is_refused(small_model: LatentModel) -> None:
+    """Until states were factors they were sums, of the same policy and in the same order of magnitude."""
+    bandit = LiveBandit(lin_ts(5, DIM, 0.5), known(small_model.schema))
+    sums = np.tile(np.eye(DIM), (5, 1, 1)), np.zeros((5, DIM))
+    layout = json.dumps([known(small_model.schema).to_json(), [part.shape for part in sums]], sort_keys=True)
+    policy = np.concatenate([*(part.ravel() for part in sums), [0.5, 1.0]]).astype(np.float32)
+    saved = json.loads(bandit.start("anna").to_json())
+    saved["bandit"] = hashlib.sha256(layout.encode() + policy.tobytes()).hexdigest()[:16]
+    saved["state"] = np.zeros(5 * DIM * (DIM + 1)).tolist()
+    with pytest.raises(DecisionError, match="another meaning"):
+        bandit.restore(json.dumps(saved))
 
 
 def test_other_numbers_run_in_the_same_program(logs: Logs) -> None:

@@ -20,8 +20,7 @@ from jaxtyping import Array, Float
 
 from ilb.models.baselines import ContextRegression
 from ilb.offline.encoders.vae import VAERecipe
-from ilb.online.cholesky import cholesky
-from ilb.online.linear import LinearBelief, LinearSums, linear_belief
+from ilb.online.linear import LinearBelief, LinearFactors, linear_belief
 from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson
 from ilb.online.roster import ROSTER, Builder
 from ilb.types import Step, as_real
@@ -50,15 +49,14 @@ class WidenedBelief(AbstractBelief):
     linear: LinearBelief
     horizon: Float[Array, ""] = eqx.field(converter=as_real)
 
-    def init(self) -> LinearSums:
+    def init(self) -> LinearFactors:
         return self.linear.init()
 
-    def learn(self, state: LinearSums, step: Step) -> LinearSums:
+    def learn(self, state: LinearFactors, step: Step) -> LinearFactors:
         return self.linear.learn(state, step)
 
-    def rewards(self, state: LinearSums, context: Float[Array, " d"]) -> IndependentRewards:
-        factor = jax.vmap(cholesky)(self.linear.prior_precision + state.precision)
-        log_determinants = 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)))
+    def rewards(self, state: LinearFactors, context: Float[Array, " d"]) -> IndependentRewards:
+        log_determinants = 2 * jnp.sum(jnp.log(jnp.diagonal(state.factor, axis1=1, axis2=2)))
         # Ridges below one can make the sum of logarithms negative; a widened belief is not narrower than the plain one.
         squared = jnp.maximum(log_determinants + context.shape[0] * jnp.log1p(self.horizon), 1.0)
         believed = self.linear.rewards(state, context)

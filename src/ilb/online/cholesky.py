@@ -66,6 +66,47 @@ def solve_upper(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Floa
     return jnp.stack([solved[i] for i in range(size)])
 
 
+def add_outer(factor: Float[Array, "m n"], vector: Float[Array, " m"]) -> Float[Array, "m n"]:
+    """Give the lower factor of L L' + v v' by n plane rotations, which turn v into L column by column.
+
+    Rows of the factor below its square part, and entries of v beyond n, are turned along: a last row h = L⁻¹ b and a
+    last entry r make it L⁻¹ (b + r v). Rotations do not square anything, so no error grows by more than rounding.
+
+    >>> factor = add_outer(jnp.array([[2.0, 0.0], [1.0, 2.0]]), jnp.array([1.0, 3.0]))
+    >>> bool(jnp.allclose(factor @ factor.T, jnp.array([[5.0, 5.0], [5.0, 14.0]]), atol=1e-5))
+    True
+    """
+    rows, size = factor.shape
+    if not size:
+        return factor
+    if size > WRITTEN_OUT:
+        return _add_outer_by_columns(factor, vector)
+    zero = jnp.zeros((), factor.dtype)
+    rest, columns = list(vector), []
+    for k in range(size):
+        length = jnp.sqrt(factor[k, k] ** 2 + rest[k] ** 2)
+        cosine, sine = factor[k, k] / length, rest[k] / length
+        below = range(k + 1, rows)
+        columns.append(jnp.stack([*[zero] * k, length, *(cosine * factor[i, k] + sine * rest[i] for i in below)]))
+        rest[k + 1 :] = [cosine * rest[i] - sine * factor[i, k] for i in below]
+    return jnp.stack(columns, axis=1)
+
+
+def _add_outer_by_columns(factor: Float[Array, "m n"], vector: Float[Array, " m"]) -> Float[Array, "m n"]:
+    """Turn one column after the other."""
+    Turned = tuple[Float[Array, "m n"], Float[Array, " m"]]
+
+    def turn(k: Int[Array, ""], state: Turned) -> Turned:
+        factor, rest = state
+        column = factor[:, k]
+        length = jnp.sqrt(column[k] ** 2 + rest[k] ** 2)
+        cosine, sine = column[k] / length, rest[k] / length
+        # Above the diagonal, the factor and what is left of the vector are zero already.
+        return factor.at[:, k].set(cosine * column + sine * rest), (cosine * rest - sine * column).at[k].set(0)
+
+    return jnp.asarray(jax.lax.fori_loop(0, factor.shape[1], turn, (factor, vector))[0])
+
+
 def _cholesky_by_columns(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Fill the factor from the left: a column is what the columns before it leave of the matrix."""
     rows = jnp.arange(matrix.shape[0])

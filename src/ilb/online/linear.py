@@ -1,8 +1,10 @@
 r"""Contextual bandits on the current context: LinUCB and linear Thompson sampling, cold and warm.
 
-Each action has a linear model of its own (disjoint models). The state holds the sums $\sum x x^\top$ and $\sum x r$,
-which are solved afresh at every decision. No inverse is carried along, so rewards may come in any order and rounding
-errors do not feed on each other. Contexts are taken as they are: for an intercept, one column has to be constant.
+Each action has a linear model of its own (disjoint models): $A_a = \lambda I + \sum x x^\top$ and $b_a = \sum x r$. The
+state holds the Cholesky factor of every $A_a$, and $b_a$ in its terms. A reward changes the one factor of its action,
+by rotations (a square root information filter), and a decision solves with the factors as they are. The factor of a
+matrix is unique, so rewards may come in any order. Contexts are taken as they are: for an intercept, one column has to
+be constant.
 """
 
 from __future__ import annotations
@@ -13,57 +15,77 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from ilb.models.baselines import ContextRegression
-from ilb.online.cholesky import cholesky, solve_lower
+from ilb.online.cholesky import add_outer, solve_lower
 from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson, UpperConfidence
 from ilb.types import Context, Step, as_real
 
 
-class LinearSums(NamedTuple):
-    r"""What the rounds of one instance add to $A_a$ and $b_a$ of each action."""
+class LinearFactors(NamedTuple):
+    r"""What is known of each action: $L_a$ with $L_a L_a^\top = A_a$, and below it, as a last row, $L_a^{-1} b_a$.
 
-    precision: Float[Array, "K d d"]
-    moment: Float[Array, "K d"]
+    One array: a live instance that was saved when the state was two sums has another layout and is refused.
+    """
+
+    rows: Float[Array, "K d+1 d"]
+
+    @property
+    def factor(self) -> Float[Array, "K d d"]:
+        """The lower factors of the precisions."""
+        return self.rows[:, :-1]
+
+    @property
+    def half_moment(self) -> Float[Array, "K d"]:
+        """The moments, solved halfway."""
+        return self.rows[:, -1]
 
 
 class LinearBelief(AbstractBelief):
     r"""Bayesian linear regression: $\theta_a \sim N(A_a^{-1} b_a, \nu^2 \sigma^2 A_a^{-1})$ for each action by itself.
 
-    `prior_precision` and `prior_moment` are A and b before the first round; `noise_std` is $\sigma$, `inflation` $\nu$.
+    `prior` is what is known before the first round; `noise_std` is $\sigma$, `inflation` $\nu$.
     """
 
-    prior_precision: Float[Array, "K d d"]
-    prior_moment: Float[Array, "K d"]
+    prior: LinearFactors
     noise_std: Float[Array, ""] = eqx.field(converter=as_real)
     inflation: Float[Array, ""] = eqx.field(converter=as_real)
 
-    def init(self) -> LinearSums:
-        return LinearSums(jnp.zeros_like(self.prior_precision), jnp.zeros_like(self.prior_moment))
+    def init(self) -> LinearFactors:
+        return self.prior
 
-    def learn(self, state: LinearSums, step: Step) -> LinearSums:
-        taken = jax.nn.one_hot(step.action, state.moment.shape[0])
-        return LinearSums(
-            state.precision + taken[:, None, None] * jnp.outer(step.context, step.context)[None],
-            state.moment + jnp.outer(taken, step.reward * step.context),
-        )
+    def learn(self, state: LinearFactors, step: Step) -> LinearFactors:
+        learned = add_outer(state.rows[step.action], jnp.append(step.context, step.reward))
+        return LinearFactors(state.rows.at[step.action].set(learned))
 
-    def rewards(self, state: LinearSums, context: Context) -> IndependentRewards:
+    def rewards(self, state: LinearFactors, context: Context) -> IndependentRewards:
         r"""Believe $x^\top A_a^{-1} b_a$, with variance $\nu^2 \sigma^2 x^\top A_a^{-1} x$, in this context."""
-        factor = jax.vmap(cholesky)(self.prior_precision + state.precision)
-        half_context = jax.vmap(solve_lower, in_axes=(0, None))(factor, context)
-        half_moment = jax.vmap(solve_lower)(factor, self.prior_moment + state.moment)
+        half_context = jax.vmap(solve_lower, in_axes=(0, None))(state.factor, context)
         return IndependentRewards(
-            jnp.sum(half_context * half_moment, axis=1),
+            jnp.sum(half_context * state.half_moment, axis=1),
             self.inflation * self.noise_std * jnp.sqrt(jnp.sum(half_context**2, axis=1)),
         )
 
 
 def linear_belief(regression: ContextRegression, noise_std: ArrayLike, inflation: ArrayLike = 1.0) -> LinearBelief:
-    """Start from what a regression on logs, or on none, believes."""
-    return LinearBelief(regression.precision, regression.moment, as_real(noise_std), as_real(inflation))
+    """Start from what a regression on logs, or on none, believes; its matrices are factored here, in float64."""
+    factor = _lower_factor(np.asarray(regression.precision, np.float64))
+    half_moment = np.linalg.solve(factor, np.asarray(regression.moment, np.float64)[:, :, None])[:, :, 0]
+    rows = jnp.asarray(np.concatenate([factor, half_moment[:, None]], axis=1), jnp.float32)
+    return LinearBelief(LinearFactors(rows), as_real(noise_std), as_real(inflation))
+
+
+def _lower_factor(matrices: Float[np.ndarray, "K d d"]) -> Float[np.ndarray, "K d d"]:
+    """Factor matrices whose float32 numbers may have lost a ridge that is far smaller than the rest."""
+    if not matrices.shape[-1]:
+        return matrices
+    values, vectors = np.linalg.eigh(matrices)
+    values = np.maximum(values, np.finfo(np.float32).eps * values.max(axis=1, keepdims=True))
+    factor = np.linalg.qr(np.sqrt(values)[:, :, None] * vectors.swapaxes(1, 2)).R.swapaxes(1, 2)
+    return np.asarray(factor * np.sign(np.diagonal(factor, axis1=1, axis2=2))[:, None])
 
 
 def lin_ucb(
