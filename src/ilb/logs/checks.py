@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
+from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, shown, warn
 from ilb.logs.tables import Roles, Rows
 
@@ -90,6 +92,76 @@ def warn_constant(name: str, values: Float64[np.ndarray, " N"]) -> None:
             "nothing of the instance. It is kept; drop it with context= unless it will vary later.",
             LogsWarning,
         )
+
+
+NUMBER = re.compile(r"[<>~]?\s*[-+]?[$€£]?(\d+|\d{1,3}([ ,.']\d{3})+)([.,]\d+)?([eE][-+]?\d+)?\s*[%$€£]?")
+"""What a person would take for a number, with the signs that keep a computer from it."""
+
+
+def require_words(name: str, values: Labels) -> None:
+    """Refuse text that is mostly numbers: as categories, a few stray cells would cost the column its meaning."""
+    codes, labels = values
+    texts = [str(label).strip() for label in labels]
+    numeric = np.array([NUMBER.fullmatch(text) is not None for text in texts], dtype=bool)
+    rows = np.bincount(codes[codes >= 0], minlength=len(labels))
+    numbers = int(rows[numeric].sum())
+    if 2 * numbers < rows.sum():
+        return
+    plain = np.array([_is_plain_number(text) for text in texts], dtype=bool)
+    if plain.all():
+        warn(
+            f"column {name!r} has numbers as text, such as {labels[0]!r}; it is read as categories, without order and "
+            "distances. Turn them into numbers; if they are categories, name the column in categorical=.",
+            LogsWarning,
+        )
+        return
+    odd = [label for label, ordinary in zip(labels, plain, strict=True) if not ordinary]
+    raise LogsError(
+        f"column {name!r} is text, but {numbers:,} of its {int(rows.sum()):,} values look like numbers; what keeps "
+        f"them from being read as such are {shown(odd, 5)}. Turn them into numbers, or leave them empty where nothing "
+        "is known; if these are categories, name the column in categorical=."
+    )
+
+
+def _is_plain_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+FAR_OUT = 1e5
+"""Times the usual distance from the median at which a value is told of: most tails, even heavy ones, end before."""
+
+LEAST_APART = 10
+"""With fewer values that differ from the median, nobody can say how far values usually are from it."""
+
+OUT_OF_SIGHT = 1e7
+"""Times the usual distance from the median beyond which float32 can't hold the others beside it any more."""
+
+
+def require_one_scale(name: str, values: Float64[np.ndarray, " N"]) -> None:
+    """Refuse a column in which one value is so far out that all others become the same number beside it."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return
+    centre = float(np.median(known))
+    distance = np.abs(known - centre)
+    apart = distance[distance > np.finfo(np.float32).eps * abs(centre)]
+    if len(apart) < LEAST_APART or (furthest := float(distance.max())) <= FAR_OUT * (usual := float(np.median(apart))):
+        return
+    worst = known[distance.argmax()]
+    said = (
+        f"column {name!r} has the value {worst:g}, {furthest / usual:.1g} times as far from the median {centre:g} as "
+        "values usually are"
+    )
+    if furthest > OUT_OF_SIGHT * usual:
+        raise LogsError(
+            f"{said}: beside it all others are the same number. Correct it, or leave it empty if it stands for a value "
+            "that is not known."
+        )
+    warn(f"{said}. It decides the scale of the column; check it.", LogsWarning)
 
 
 class StillColumn(NamedTuple):

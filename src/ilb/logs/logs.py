@@ -121,14 +121,15 @@ class Logs:
         >>> Logs.from_frame(table, instance="patient", action="drug", reward="gain", context=()).context.shape
         (4, 0)
         """
-        table = open_table(frame)
         named = {"instance": instance, "action": action, "reward": reward, "time": time}
         if schema is None:
+            labels = [name for name in (instance, action, *names_of(categorical)) if name is not None]
+            table = open_table(frame, dict.fromkeys(labels))
             return cls.of_parts(learn(table, assign_roles(table.columns, named, context, categorical, drop)))
         _require_agreement(schema, named)
         if context is not None or len(categorical) or len(drop):
             raise SchemaError("schema= says which columns are context; leave out context=, categorical= and drop=.")
-        return cls.of_parts(apply(table, schema))
+        return cls.of_parts(apply(open_table(frame, schema.known_labels), schema))
 
     @classmethod
     def from_arrays(

@@ -34,6 +34,7 @@ class Parts(NamedTuple):
 def learn(table: nw.DataFrame[Any], roles: Roles) -> Parts:
     """Make a schema from this table, and the numbers that it gives."""
     rows = _read_rows(table, roles)
+    checks.require_one_scale(roles.reward, rows.reward.astype(np.float64))
     checks.check_enough(roles, rows)
     checks.warn_odd_rows(roles, rows)
     checks.warn_unrewarded_actions(roles, rows)
@@ -124,10 +125,13 @@ def _learn_column(
         labels = read_labels(name, series)
         values = labels.as_numbers()
         _require_some(name, values)
+        if not as_category and series.dtype == nw.String:
+            checks.require_words(name, labels)
         category = CategoricalColumn.fit(name, labels)
         return category, category.encode(labels), values
     values = read_numbers(name, series, NUMBERS_EXPECTED)
     _require_some(name, values)
+    checks.require_one_scale(name, values)
     numeric = NumericColumn.fit(name, values)
     return numeric, numeric.encode(values), values
 
@@ -222,7 +226,9 @@ def _column_names(names: Sequence[str] | None, width: int) -> Sequence[str]:
 def _column_as_given(name: str, values: Float64[np.ndarray, " N"]) -> NumericColumn:
     if np.isnan(values).all():
         raise LogsError(f"context column {name!r} is NaN in all {counted(len(values), 'row')}; leave it out.")
-    return NumericColumn.as_given(name, read_numbers(name, values, NUMBERS_EXPECTED))
+    numbers = read_numbers(name, values, NUMBERS_EXPECTED)
+    checks.require_one_scale(name, numbers)
+    return NumericColumn.as_given(name, numbers)
 
 
 def _action_codes(action: Float64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:

@@ -76,7 +76,7 @@ class Schema:
             return self._encode_one(rows)
         if isinstance(rows, Sequence) and not isinstance(rows, str):
             return side_by_side([column.encode(values) for column, values in self._by_column(rows)], len(rows))
-        table = open_table(rows)
+        table = open_table(rows, self.known_labels)
         needed = [column.name for column in self.context if not column.may_be_absent]
         require_columns(needed, table.columns, SchemaError)
         found, nothing = set(table.columns), [None] * len(table)
@@ -146,6 +146,12 @@ class Schema:
                 f"made: {shown(self.actions)}. Use one of these, or fit again with the new action."
             )
         return position
+
+    @property
+    def known_labels(self) -> dict[str, tuple[Hashable, ...] | None]:
+        """The columns that hold labels, with those that they may have; instances may have any."""
+        categories = {column.name: column.labels for column in self.context if column.labels}
+        return {**categories, self.action: self.actions, self.instance: None}
 
     @cached_property
     def action_positions(self) -> dict[Hashable, int]:

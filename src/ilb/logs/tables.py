@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 from jaxtyping import Float32, Float64, Int64, Shaped
@@ -21,14 +23,20 @@ from ilb.files import put_in_place, reason
 from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, near, one_line, shown, warn
 
+KnownLabels: TypeAlias = Mapping[str, Collection[Hashable] | None]
+"""Columns whose values are labels, each with those that it may have, where these are known."""
 
-def open_table(frame: Any) -> nw.DataFrame[Any]:
+
+def open_table(frame: Any, labels: KnownLabels = MappingProxyType({})) -> nw.DataFrame[Any]:
     """A frame, or the table in a file, as a narwhals frame in memory with unique column names that are text.
+
+    A CSV file has no types. The columns in `labels` are read as text unless what is read says the same as the text:
+    '01' and '1' are two people.
 
     >>> open_table(pa.table({"patient": [1, 2], "mmse": [24, 30]})).columns
     ['patient', 'mmse']
     """
-    native = _read_path(Path(frame)) if isinstance(frame, str | Path) else frame
+    native = _read_path(Path(frame), labels) if isinstance(frame, str | Path) else frame
     try:
         table = nw.from_native(native)
         names = table.collect_schema().names() if isinstance(table, nw.LazyFrame) else table.columns
@@ -48,8 +56,11 @@ def open_table(frame: Any) -> nw.DataFrame[Any]:
     return table.collect() if isinstance(table, nw.LazyFrame) else table
 
 
-def _read_path(path: Path) -> pa.Table:
-    readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".parquet": _read_parquet}
+def _read_path(path: Path, labels: KnownLabels) -> pa.Table:
+    readers: dict[str, Callable[[Path], pa.Table]] = {
+        ".csv": lambda path: _read_csv(path, labels),
+        ".parquet": _read_parquet,
+    }
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise LogsError(
@@ -66,7 +77,9 @@ def _read_path(path: Path) -> pa.Table:
         raise LogsError(f"there is no file {str(path)!r} (looked in {str(Path.cwd())!r}). Check the path.")
     try:
         return reader(path)
-    except (OSError, pa.ArrowException) as error:
+    except LogsError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise LogsError(
             f"can't read {str(path)!r} as {path.suffix}: {_reason(error)}. Check that the file is whole, or read "
             "it yourself and pass the frame."
@@ -77,9 +90,57 @@ def _reason(error: Exception) -> str:
     return reason(error) if isinstance(error, OSError) else one_line(error)
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, labels: KnownLabels) -> pa.Table:
+    as_they_are = {name: pa.binary() for name in labels}
     # Otherwise an empty field of a text column would be the category "" rather than a missing value.
-    return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+    options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, column_types=as_they_are)
+    table = pyarrow.csv.read_csv(path, convert_options=options)
+    names = table.column_names
+    for number, name in enumerate(names):
+        if pa.types.is_binary(table.schema.field(number).type):
+            texts = _as_text(path, name, table.column(number))
+            read = _as_labels(texts, labels[name]) if name in labels else texts
+            table = table.set_column(number, name, read)
+    return table
+
+
+def _as_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        wrong = next(value for value in column.to_pylist() if value is not None and not _is_utf8(value))
+        raise LogsError(
+            f"can't read {str(path)!r}: column {name!r} has {wrong!r}, which is not UTF-8. Save the table as UTF-8, or "
+            "read it yourself, with its encoding, and pass the frame."
+        ) from error
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+LABEL_TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("s"))
+"""What labels in a CSV file may be beside text."""
+
+
+def _as_labels(texts: pa.ChunkedArray, known: Collection[Hashable] | None) -> pa.ChunkedArray:
+    """Labels of a CSV file: text, unless a type gives exactly this text back; if labels are known, what they are."""
+    if known is not None and all(isinstance(label, str) for label in known):
+        return texts
+    for kind in LABEL_TYPES:
+        try:
+            read = texts.cast(kind)
+            again = read.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+        same = again.equals(pyarrow.compute.utf8_lower(texts) if kind == pa.bool_() else texts)
+        if same and len(set(read.unique().to_pylist())) == len(texts.unique()):  # -0 is not 0, nor true TRUE
+            return read
+    return texts
 
 
 def _read_parquet(path: Path) -> pa.Table:

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.errors import FitError, IlbWarning
+from ilb.errors import FitError, IlbWarning, LogsWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, Provenance
 from ilb.offline.completion import complete_model, measure, train_encoders
@@ -230,9 +230,27 @@ def _check(logs: Logs, latent_dim: int | None) -> None:
             f"got latent_dim={latent_dim} with {logs.width} columns."
         )
     logs.require_any_reward()
+    _require_differences(logs)
     needed = 2 if latent_dim is None else latent_dim + 1
     if logs.instances < needed:
         raise FitError(
             f"{logs.instances} instances can't show {needed - 1} latent dimensions (assumption A3: the latent states "
             f"must span them). Lower latent_dim below {logs.instances} or add instances."
+        )
+
+
+def _require_differences(logs: Logs) -> None:
+    """Refuse a single reward, and tell of rewards that are all the same: nothing says how much others may differ."""
+    rewards = logs.reward[logs.rewarded]
+    if len(rewards) < 2:
+        raise FitError(
+            f"the logs have a single reward (column {logs.schema.reward!r}) with an action, so nothing tells how much "
+            "rewards vary, and any certainty would come from nowhere. Add rows with rewards."
+        )
+    if np.ptp(rewards) == 0:
+        warnings.warn(
+            f"all {len(rewards):,} rewards (column {logs.schema.reward!r}) are {rewards[0]:g}: no action can be told "
+            "from another, and what decisions say of their certainty means nothing. Check the name of the column.",
+            LogsWarning,
+            stacklevel=4,
         )

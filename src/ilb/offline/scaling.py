@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
+from scipy.linalg import eigh
 
 from ilb.logs import Logs
 from ilb.networks import Affine, scale_columns
@@ -27,17 +28,40 @@ def measure_columns(rows: Float[np.ndarray, "rows d"], rounding: float) -> tuple
     return mean, np.where(std > rounding * np.abs(mean), std, np.inf)
 
 
+MOST_AXES = 256
+"""Of more columns than this, only so many principal axes are whitened: networks need no more, and time would grow with
+the third power of the columns."""
+
+
 def correlation_axes(
-    rows: Float[np.ndarray, "rows d"], scale: Float[np.ndarray, " d"]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Give the variances along the principal axes of the columns divided by `scale`, ascending, and the axes."""
-    correlation = np.atleast_2d(np.cov(rows, rowvar=False, bias=True)) / np.outer(scale, scale)
-    variances, directions = np.linalg.eigh(correlation)
+    rows: Float[np.ndarray, "rows d"], scale: Float[np.ndarray, " d"], most: int
+) -> tuple[Float[np.ndarray, " axes"], Float[np.ndarray, "d axes"]]:
+    """Give the variances along the principal axes of the columns divided by `scale`, ascending, and the axes.
+
+    Of more than `most` columns these are the `most` widest axes; where rows are too few to show so many, the others
+    are zero.
+    """
+    count, width = rows.shape
+    if width <= most or count >= width:
+        correlation = np.atleast_2d(np.cov(rows, rowvar=False, bias=True)) / np.outer(scale, scale)
+        if width <= most:
+            variances, directions = np.linalg.eigh(correlation)
+            return variances, directions
+        variances, directions = eigh(correlation, subset_by_index=[width - most, width - 1])
+        return variances, directions
+    # A table wider than it is long: as many axes as rows at most, and no square of the columns.
+    centred = (rows - rows.mean(axis=0, dtype=np.float64)) / scale / np.sqrt(count)
+    values, axes = np.linalg.svd(centred, full_matrices=False)[1:]
+    found = min(most, len(values))
+    variances, directions = np.zeros(most), np.zeros((width, most))
+    variances[most - found :], directions[:, most - found :] = values[:found][::-1] ** 2, axes[:found][::-1].T
     return variances, directions
 
 
 def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     """Find the map that gives the rows mean zero and (where there is variance) unit covariance.
+
+    Of more than `MOST_AXES` columns, it maps to the widest principal axes.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 5.0, 0.2] + 7.0
@@ -47,7 +71,7 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     True
     """
     mean, scale = measure_columns(contexts, ROUNDING)
-    variances, directions = correlation_axes(contexts, scale)
+    variances, directions = correlation_axes(contexts, scale, MOST_AXES)
     matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
     return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
 

@@ -103,7 +103,8 @@ class PaperRecipe:
         whitenings = [self.scaling.fit(table.context) for table in logs]
         keys_network, keys_head, keys_step = split_each(keys, 3)
         hidden = [self.width * latent_dim] * (self.layers - 1)
-        networks = jax.vmap(lambda key: random_maxout_mlp(key, logs[0].width, hidden, latent_dim))(keys_network)
+        inputs = len(whitenings[0].shift)
+        networks = jax.vmap(lambda key: random_maxout_mlp(key, inputs, hidden, latent_dim))(keys_network)
         instances = max(table.instances for table in logs)
         heads = stack([SoftmaxHead(jnp.zeros((instances, latent_dim)), jnp.zeros(instances))] * len(logs))
         rows = _stack_rows(whitenings, logs)

@@ -11,7 +11,7 @@ import numpy as np
 from ilb.logs import Logs
 from ilb.networks import Affine, NoEncoder
 from ilb.offline.encoders.recipe import TrainedEncoder
-from ilb.offline.scaling import ROUNDING, correlation_axes, measure_columns
+from ilb.offline.scaling import MOST_AXES, ROUNDING, correlation_axes, measure_columns
 from ilb.offline.training import Keys, LossCurve
 from ilb.types import Encoder, Report, silent
 
@@ -37,10 +37,11 @@ class PlainContexts:
 
     def _axes(self, logs: Logs) -> Affine:
         mean, scale = measure_columns(logs.context, ROUNDING)
-        matrix = np.diag(1 / scale)
         if logs.width > self.most:
-            axes = correlation_axes(logs.context, scale)[1][:, : -self.most - 1 : -1]
-            matrix = matrix @ axes
+            axes = correlation_axes(logs.context, scale, max(self.most, MOST_AXES))[1][:, : -self.most - 1 : -1]
+            matrix = axes / scale[:, None]
+        else:
+            matrix = np.diag(1 / scale)
         return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
 
 

@@ -281,7 +281,7 @@ class TiedRecipe:
         training = _stack_histories(whitenings, kept, self.room)
         validation = None if held is None else _stack_histories(whitenings, held)
         hidden = (self.width * latent_dim,) * (self.layers - 1)
-        params = _start(hidden, keys_network, logs[0].width, latent_dim)
+        params = _start(hidden, keys_network, len(whitenings[0].shift), latent_dim)
         loss = self._loss(kept)
         return minimise_many(
             keys_step, loss, params, training, self.training, validation=validation, report=report, stops=stops

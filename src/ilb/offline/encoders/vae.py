@@ -136,7 +136,7 @@ class VAERecipe:
         training = stack_contexts(scalings, kept, most)
         validation = None if held is None else stack_contexts(scalings, held, most)
         loss = NegativeELBO(self.batch, self.beta, self.likelihood)
-        start = _start(self, keys_network, logs[0].width, latent_dim)
+        start = _start(self, keys_network, len(scalings[0].shift), latent_dim)
         result = minimise_many(
             keys_step, loss, start, training, self._training(most), validation=validation, report=report
         )

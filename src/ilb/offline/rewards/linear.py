@@ -107,7 +107,7 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
     depend on the latent basis.
     """
     centre, scale = measure_columns(mean_encodings, 1e-9)  # a constant coordinate is the intercept's
-    variances, directions = correlation_axes(mean_encodings, scale)
+    variances, directions = correlation_axes(mean_encodings, scale, mean_encodings.shape[1])
     kept = variances > 1e-9
     return directions * kept / np.sqrt(np.where(kept, variances, 1.0)) / scale[:, None], centre
 
@@ -115,7 +115,9 @@ def _standard_basis(mean_encodings: Float[np.ndarray, "I n"]) -> tuple[np.ndarra
 def _prior(coefficients: Float[np.ndarray, "well coefficients"], cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Take the spread of coefficients over the actions that have enough rows as the prior for those that have not."""
     slopes = coefficients.shape[1] - 1
-    spread = max(float(np.var(cells.mean)), 1e-12)
+    # Few cells may agree by chance while the rewards within them differ.
+    within = float(cells.deviation.sum() / max((cells.rows - 1).sum(), 1))
+    spread = max(float(np.var(cells.mean)), within, 1e-12)
     if len(coefficients) < 2:
         mean = np.zeros(slopes + 1)
         mean[-1] = np.average(cells.mean, weights=cells.rows)

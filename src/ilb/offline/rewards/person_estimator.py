@@ -262,7 +262,8 @@ class _Estimator:
 
     def _keep_population_positive(self) -> None:
         block = self.population[: self.n, : self.n]
-        block += 1e-8 * np.trace(block) / self.n * np.eye(self.n)
+        # Encodings that never vary have no scale of their own.
+        block += max(1e-8 * np.trace(block) / self.n, 1e-10) * np.eye(self.n)
 
     def _of_people(self, people: _People) -> float:
         """Give the part of the bound about people: how likely their contexts are, and how far from the prior."""
