@@ -223,9 +223,9 @@ def test_without_a_dimension_each_table_is_asked_for_its_own(monkeypatch: pytest
     monkeypatch.setattr("ilb.offline.fit.choose_latent_dim", partial(choose_latent_dim, recipe=quick))
     rng = np.random.default_rng(0)
     shape, noise = (60, 20), rng.normal(size=(60, 20, 2))
-    nothing = np.zeros(shape)
+    rewards = noise[..., 0]
     line, plane = (
-        Logs.from_arrays(spread * rng.normal(size=(60, 1, 2)) + noise, rng.integers(2, size=shape), nothing)
+        Logs.from_arrays(spread * rng.normal(size=(60, 1, 2)) + noise, rng.integers(2, size=shape), rewards)
         for spread in ([3.0, 0.0], [3.0, 3.0])
     )
     models = fit_many([line, plane], recipe=FirstColumns(), seeds=[0, 0])
