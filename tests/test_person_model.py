@@ -127,7 +127,7 @@ def test_long_histories_without_hidden_coordinates_give_least_squares() -> None:
     assert isinstance(person.reward, LinearReward)
     np.testing.assert_allclose(person.reward.theta, plain.reward.theta, atol=0.02)
     np.testing.assert_allclose(person.reward.intercept, plain.reward.intercept, atol=0.02)
-    np.testing.assert_allclose(person.noise.reward_variance, plain.noise.reward_variance, rtol=0.02)
+    np.testing.assert_allclose(person.noise.reward_variance, plain.noise.reward_variance, rtol=0.03)
 
 
 DEGENERATE: dict[str, Any] = {

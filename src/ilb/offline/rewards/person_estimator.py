@@ -17,8 +17,12 @@ on mean encodings as T grows, with the errors of these means accounted for where
 All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent
 given the rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every
 step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood. Two
-things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled one
-(`POOLED_ROWS`), and the vague prior of a shared level is not rescaled with u.
+things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled one,
+and the vague prior of a shared level is not rescaled with u.
+
+All actions have one noise variance until that has settled. Only then each moves towards its own, as far as they are
+seen to differ by more than chance: with free variances from the start, the action that happens to vary least would leave
+no room for $\tau$, which all actions share.
 """
 
 from __future__ import annotations
@@ -36,8 +40,8 @@ TOLERANCE = 2e-6
 VAGUE = 1e-3
 """Prior precision, in units of standardised rewards, of what all actions share: next to nothing."""
 
-POOLED_ROWS = 10
-"""Weight, in rows, of the pooled reward variance in the variance of one action."""
+LEAST_POOLED_ROWS = 10
+"""Least weight, in rows, of the pooled reward variance in the variance of one action."""
 
 UNTOLD_SHARE = 0.1
 """Share of the unexplained variance called person × action where no action was ever repeated: the table can't tell."""
@@ -180,6 +184,7 @@ class _Estimator:
     def _start(self, hidden: int, own_effects: bool) -> None:
         sums, size = self.sums, self.p + self.one.shape[1]
         self.sigma, self.tau = np.full(sums.actions, 0.5), 0.05 if own_effects else 0.0
+        self.pooled_rows = np.inf  # weight of the pooled variance in that of one action
         self.beta = np.zeros((sums.actions, size))
         self.beta[:, self.p] = self.correlated[:, 0] / np.maximum(self.total, 1)
         self.beta[:, self.hidden] = 0.2 * np.random.default_rng(0).standard_normal((sums.actions, hidden))
@@ -212,12 +217,16 @@ class _Estimator:
 
     def run(self, steps: int, tolerance: float) -> PersonModelFit:
         bounds: list[float] = []
-        for _ in range(steps):
+        least = 7
+        for step in range(1, steps + 1):
             people = self._believe_people()
             people = self._take_population(people)
             bounds.append(self._regress(people) + self._of_people(people))
             self._take_variances(people)
-            if len(bounds) > 6 and abs(bounds[-1] - bounds[-2]) < tolerance * self.total.sum():
+            settled = step >= least and abs(bounds[-1] - bounds[-2]) < tolerance * self.total.sum()
+            if np.isinf(self.pooled_rows) and (settled or step == steps // 2) and self._let_variances_differ():
+                least = step + 7
+            elif settled:
                 break
         return PersonModelFit(
             self.beta, self.covariance, self.mean, self.population, self.sigma, self.tau, np.array(bounds)
@@ -349,17 +358,44 @@ class _Estimator:
         square = sums.reward_square - 2 * np.sum(slopes * sums.moment_reward, axis=1)
         square += np.einsum("ai,aij,aj->a", slopes, sums.moment_square, slopes)
         square += self.by_action @ (sums.rows * level**2 - 2 * level * (sums.reward_sum - of_moment))
-        square += self.by_action @ (sums.rows * ((1 - gain) ** 2 * doubt + left))
+        unknown = (1 - gain) ** 2 * doubt + left  # variance of a cell's level once the rewards are known
+        square += self.by_action @ (sums.rows * unknown)
         within = sums.moment_square - np.sum(self.squares[:, :, 1:, 1:] / self.sizes[:, None, None], axis=1)
         square += np.einsum("aij,aij->a", within, self.covariance[:, self.moment, self.moment])
+        self._score_variances(square, unknown)
         pooled = square.sum() / self.total.sum()
         if self.tau:
             self.tau = float(np.mean(own**2 + gain**2 * doubt + left))
-        self.sigma = np.maximum((square + POOLED_ROWS * pooled) / (self.total + POOLED_ROWS), 1e-8)
+        share = self.total / (self.total + self.pooled_rows)
+        self.sigma = np.maximum(pooled + share * (square / np.maximum(self.total, 1) - pooled), 1e-8)
         if self.tau and self.sizes[-1] == 1:
             whole = self.sigma.mean() + self.tau
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
             self.tau = UNTOLD_SHARE * whole
+
+    def _score_variances(self, square: Float[np.ndarray, " K"], unknown: Float[np.ndarray, " cells"]) -> None:
+        r"""Take the gradient of the log-likelihood by each $\log \sigma_a^2$, and its variance if $\sigma_a^2$ is true.
+
+        Of a cell with N rows N - 1 directions show nothing but noise; the mean shows it as far as its level is known
+        without it.
+        """
+        rows, sigma = self.sums.rows, self.sigma[self.sums.action]
+        shown = rows - 1 + np.maximum(1 - rows * unknown / sigma, 0.0) ** 2
+        self.gradient, self.information = 0.5 * (square / self.sigma - self.total), 0.5 * self.by_action @ shown
+
+    def _let_variances_differ(self) -> bool:
+        r"""Tell whether noise variances differ between actions; from now on each then leans towards its own.
+
+        How far follows from the variance of $\log \sigma_a^2$ over actions, by moments. What may be chance is taken
+        for it.
+        """
+        information, squares = self.information, float(np.sum(self.information**2))
+        chance = np.sum(information) - squares / max(np.sum(information), 1e-12)
+        excess = float(np.sum(self.gradient**2) - chance)
+        differ = excess > 2 * np.sqrt(2 * squares)  # two standard errors of the sum if the variances are equal
+        if differ:
+            self.pooled_rows = max(2 * squares / excess, LEAST_POOLED_ROWS)
+        return bool(differ)
 
     def _coefficient_doubt(self, features: Float[np.ndarray, "cells m"]) -> Float[np.ndarray, " cells"]:
         r"""Give $\phi^\top C_a \phi$ for each cell, action by action."""
