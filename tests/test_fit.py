@@ -19,7 +19,7 @@ from ilb.logs import Logs
 from ilb.models.latent import NoiseLevels
 from ilb.networks import Affine
 from ilb.offline.dimension import DimensionChoice
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.encodings import encode_contexts, measure_scatter
@@ -31,7 +31,7 @@ from narrowed import known, linear
 
 
 @dataclass(frozen=True)
-class FirstColumns:
+class FirstColumns(EncoderRecipe):
     """A recipe that learns nothing: the first columns of a context are its encoding. It remembers what it was asked."""
 
     asked: list = field(default_factory=list, compare=False)

@@ -20,7 +20,7 @@ from ilb.errors import DecisionError, IlbWarning, RareActionWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.networks import Affine, IdentityEncoder, LeakyMLP, random_leaky_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.fit import complete_model, fit
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import CellGrid, MLPRewardRecipe, RewardLoss, _units
@@ -259,7 +259,7 @@ def test_policies_that_need_linear_rewards_say_so(model: LatentModel, name: str)
 
 
 @dataclass(frozen=True)
-class NoEncoding:
+class NoEncoding(EncoderRecipe):
     """An encoder recipe that learns nothing, and costs nothing."""
 
     def train(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import jax.random as jr
 import numpy as np
 import pytest
@@ -12,12 +15,17 @@ from ilb.errors import IlbWarning
 from ilb.models.latent import LatentModel
 from ilb.networks import NoEncoder
 from ilb.offline.ahead import Predictions, lead, predict_ahead, score_ahead
+from ilb.offline.choice import Candidate, ModelChoice, Trial, make_folds
+from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.encoders.vae import VAERecipe
+from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.fit import choose_model, complete_model
 from ilb.offline.rewards.linear import LinearRewardRecipe
+from ilb.offline.rewards.mlp import MLPRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
-from ilb.offline.selection import Candidate, ModelChoice, Trial, make_folds, plain_models
+from ilb.offline.search import plain_models
 from ilb.offline.training import CosineAdam, Schedule
 from narrowed import known
 
@@ -143,6 +151,15 @@ def test_hundreds_of_columns_are_a_moment_like_any_other() -> None:
     assert score_ahead(predict_ahead(model, test)).r_squared.value > 0.7
 
 
+def test_rewards_that_never_vary_leave_a_model_that_can_be_saved(tmp_path: Path) -> None:
+    rng = RNG(0)
+    logs = Logs.from_arrays(rng.normal(size=(12, 4, 1)), rng.integers(2, size=(12, 4)), np.full((12, 4), 2.0))
+    model = fit(logs, recipe=NoEncoding())
+    assert known(model.provenance).choice[0]["r2"] is None
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(predict_ahead(LatentModel.load(tmp_path / "model"), logs).mean, 2.0, atol=1e-5)
+
+
 def test_with_five_people_nothing_is_compared_and_that_is_said() -> None:
     model = fit(crossover(people=5))
     assert "too few people" in known(model.provenance).notes[0]
@@ -176,10 +193,9 @@ def test_nobody_is_learned_from_and_predicted_at_once() -> None:
 
 def trial(name: str, rank: int, likelihoods: np.ndarray, eligible: bool = True) -> Trial:
     """A candidate with these log-likelihoods of the rewards of as many people."""
-    zeros = np.zeros(len(likelihoods))
-    std = np.exp(-likelihoods - 0.5 * np.log(2 * np.pi))
+    number, std = np.arange(len(likelihoods)), np.exp(-likelihoods - 0.5 * np.log(2 * np.pi))
     candidate = Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank)
-    return Trial(candidate, Predictions(np.arange(len(zeros)), np.arange(len(zeros)), zeros, zeros, std), eligible)
+    return Trial(candidate, Predictions(number, number, number.astype(float), number.astype(float), std), eligible)
 
 
 def test_the_simplest_within_one_standard_error_is_taken() -> None:
@@ -190,6 +206,18 @@ def test_the_simplest_within_one_standard_error_is_taken() -> None:
     assert ModelChoice.of(trials, 1).candidate.name == "near"
     assert ModelChoice.of([*trials[:1], trials[2]], 1).candidate.name == "best"
     assert ModelChoice.of([trials[0], trials[1]._replace(eligible=False), trials[2]], 1).candidate.name == "best"
+
+
+def test_few_people_are_said_to_tell_little_only_where_they_do() -> None:
+    base = RNG(0).normal(size=12)
+    reference = trial("plain", 0, base)
+    reference = reference._replace(candidate=replace(reference.candidate, reference=True))
+    clear, unclear = (trial("mine", 1, base + gain + RNG(1).normal(0, 0.3, 12)) for gain in (1.0, 0.0))
+    said, hedged = (ModelChoice(mine.candidate, (reference, mine), 12, 3).sentence() for mine in (clear, unclear))
+    assert "better than the best plain reference" in said
+    assert "can't tell much" not in said
+    assert "not surely better" in hedged
+    assert hedged.endswith("12 people can't tell much.")
 
 
 def test_the_lead_is_a_mean_over_rewards_with_an_error_over_people() -> None:
@@ -223,3 +251,21 @@ def test_choosing_says_what_fit_would_take() -> None:
     few = choose_model(crossover(people=20))
     assert isinstance(few, ModelChoice)
     assert "can't tell much" in few.sentence() or "plain reference" in few.sentence()
+
+
+# What a search asks of recipes
+
+
+def test_only_recipes_that_repeat_their_training_leave_that_out() -> None:
+    room = (500, 20)
+    quick = TiedRecipe(layers=2).without_cross_fit(room)
+    assert quick == TiedRecipe(layers=2, cross_fit=False, room=room)
+    assert WithContexts(TiedRecipe(layers=2)).without_cross_fit(room) == WithContexts(quick)
+    for recipe in (PaperRecipe(), VAERecipe(), PlainContexts(), NoEncoding()):
+        assert recipe.without_cross_fit(room) is recipe
+
+
+def test_only_the_person_model_is_hastened() -> None:
+    assert PersonRewardRecipe(3).hastened().steps < PersonRewardRecipe(3).steps
+    for recipe in (LinearRewardRecipe(), MLPRewardRecipe()):
+        assert recipe.hastened() is recipe

@@ -27,7 +27,7 @@ from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.fit import choose_model, fit_candidate
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
-from ilb.offline.selection import ModelChoice, plain_models
+from ilb.offline.search import plain_models
 from ilb.seeds import as_seed
 from ilb.types import Encoder
 
@@ -93,7 +93,7 @@ def fit_table(
         choice = choose_model(
             training, latent_dim=latent_dim, recipe=encoding, reward=rewards, seed=seed, report=report
         )
-    if isinstance(choice, ModelChoice):
+    if choice.trials:
         results.print(layout(f"next rewards of {choice.people} held-out instances", *choice_table(choice.rows())))
     scores: dict[str, Any] = {}
     if test is not None and np.any(test.rewarded):

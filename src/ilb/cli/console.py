@@ -119,7 +119,8 @@ def choice_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[lis
         mark = " (plain)" if row["reference"] else ""
         name = f"{'> ' if row['chosen'] else '  '}{row['candidate']}{mark}"
         behind = "" if row["chosen"] else f"{row['behind']:.3f}{error}"
-        lines.append([name, f"{row['r2']:.3f}", f"{row['log_likelihood']:.3f}", behind])
+        r_squared = "-" if row["r2"] is None else f"{row['r2']:.3f}"
+        lines.append([name, r_squared, f"{row['log_likelihood']:.3f}", behind])
     return headings, lines
 
 

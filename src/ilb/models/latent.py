@@ -108,7 +108,7 @@ def canonical_basis(
 class Provenance:
     """Where a model comes from: enough to make it again, and how good it was.
 
-    `choice` is the table of candidates that were compared (`ilb.offline.selection.ModelChoice.rows`).
+    `choice` is the table of candidates that were compared (`ilb.offline.choice.ModelChoice.rows`).
     `interrupted` says that Ctrl-C ended a training: what it gave is good for a user, and not the outcome of the recipe.
     `inflation` is how many times wider each coordinate of an encoding varies within people that the training did not
     see than within those of the logs; empty where that was not measured.

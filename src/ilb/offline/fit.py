@@ -14,15 +14,17 @@ import numpy as np
 from ilb.errors import FitError, IlbWarning, LogsWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, Provenance
+from ilb.offline.choice import Candidate, ModelChoice
 from ilb.offline.completion import complete_model, measure, train_encoders
 from ilb.offline.dimension import choose_latent_dim
-from ilb.offline.encoders.plain import NoEncoding, PlainContexts
+from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.progress import first_part, last_part
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
-from ilb.offline.selection import Candidate, ModelChoice, Search, first_part, last_part, without_cross_fit
+from ilb.offline.search import Search
 from ilb.offline.training import describe_recipe, fit_keys
 from ilb.types import Report, silent
 from ilb.version import __version__
@@ -45,7 +47,7 @@ def fit(
     """Learn a `LatentModel` from logs.
 
     What is not given is chosen by how well the rewards of held-out people are predicted, one step ahead from their own
-    past (`ilb.offline.selection`): `recipe`, how contexts are encoded (the paper's way is `PaperRecipe()`);
+    past (`ilb.offline.search`): `recipe`, how contexts are encoded (the paper's way is `PaperRecipe()`);
     `latent_dim`, the number n of coordinates of the encoding; `reward`, how rewards follow (`PersonRewardRecipe()`;
     `LinearRewardRecipe()` is the paper's; `MLPRewardRecipe()` is a network, on which of the paper's policies CPG alone
     runs). What was compared is kept in `model.provenance.choice`, and what came of it is said in
@@ -78,38 +80,30 @@ def choose_model(
     reward: RewardRecipe | None = None,
     seed: int = 0,
     report: Report = silent,
-) -> ModelChoice | Candidate:
+) -> ModelChoice:
     """Compare what `fit` would compare, and say what it would take; with too few people, say that without comparing."""
     _check(logs, latent_dim)
-    if logs.width == logs.schema.clocked and not isinstance(recipe, NoEncoding | PlainContexts | None):
+    if logs.width == logs.schema.clocked and recipe is not None and recipe.needs_columns:
         raise FitError(
             f"the logs have no context column, so {type(recipe).__name__} has nothing to encode. Leave recipe= out, or "
             "give NoEncoding()."
         )
     people = len(np.unique(logs.instance[logs.rewarded]))
     if people < LEAST_PEOPLE:
-        return _untried(logs, latent_dim, recipe, reward)
+        return ModelChoice(_untried(logs, latent_dim, recipe, reward))
     return Search(logs, recipe=recipe, reward=reward, latent_dim=latent_dim, seed=seed, report=report).run()
 
 
-def fit_candidate(
-    logs: Logs, choice: ModelChoice | Candidate, *, seed: int = 0, report: Report = silent
-) -> LatentModel:
+def fit_candidate(logs: Logs, choice: ModelChoice, *, seed: int = 0, report: Report = silent) -> LatentModel:
     """Fit what was chosen on all of the logs; the notes say how it was chosen."""
-    candidate = choice.candidate if isinstance(choice, ModelChoice) else choice
+    candidate = choice.candidate
     table = logs.with_clock() if candidate.clocked else logs
-    sentence = (
-        choice.sentence()
-        if isinstance(choice, ModelChoice)
-        else f"{candidate.name}: too few people to compare it with anything"
-    )
-    run = _Run(table, seed, candidate.latent_dim, (sentence,), candidate.inflation)
-    encoder = without_cross_fit(candidate.encoder) if candidate.inflation else candidate.encoder
+    run = _Run(table, seed, candidate.latent_dim, (choice.sentence(),), candidate.inflation)
+    encoder = candidate.encoder.without_cross_fit() if candidate.inflation else candidate.encoder
     [model] = _fit_alike([run], encoder, candidate.reward, report)
-    if not isinstance(choice, ModelChoice) or model.provenance is None:
-        return model
-    quantiles = jnp.asarray(choice.chosen.predictions.residual_quantiles(), jnp.float32)
+    quantiles = jnp.asarray(choice.residual_quantiles(), jnp.float32)
     noise = eqx.tree_at(lambda noise: noise.reward_quantiles, model.noise, quantiles)
+    assert model.provenance is not None
     return replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, encode_rows, random_maxout_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.scaling import Scaling, Whitened, apply_scaling
 from ilb.offline.training import Keys, MomentumSGD, Schedule, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
@@ -72,7 +72,7 @@ class FreeLoss:
 
 
 @dataclass(frozen=True)
-class PaperRecipe:
+class PaperRecipe(EncoderRecipe):
     """The paper's own recipe, under its own name (app:training, "Training details for LVM").
 
     An MLP of `layers` layers whose hidden width is `width` times the latent dimension (printed: 1; the released code

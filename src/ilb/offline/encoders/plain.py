@@ -10,15 +10,19 @@ import numpy as np
 
 from ilb.logs import Logs
 from ilb.networks import Affine, NoEncoder
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.scaling import MOST_AXES, ROUNDING, correlation_axes, measure_columns
 from ilb.offline.training import Keys, LossCurve
 from ilb.types import Encoder, Report, silent
 
 
 @dataclass(frozen=True)
-class NoEncoding:
+class NoEncoding(EncoderRecipe):
     """No encoder: contexts say nothing of who a person is, and only rewards do."""
+
+    @property
+    def needs_columns(self) -> bool:
+        return False
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         del keys, latent_dim, report
@@ -26,10 +30,14 @@ class NoEncoding:
 
 
 @dataclass(frozen=True)
-class PlainContexts:
+class PlainContexts(EncoderRecipe):
     """The contexts as their own encoding, standardised; of more than `most` columns, their principal axes."""
 
     most: int = 16
+
+    @property
+    def needs_columns(self) -> bool:
+        return False
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         del keys, latent_dim, report

@@ -1,4 +1,4 @@
-"""What an encoder recipe is: a frozen set of numbers with one method, `train`, for any number of encoders at once."""
+"""What an encoder recipe is: a frozen set of numbers that can `train` any number of encoders at once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,21 @@ class TrainedEncoder(NamedTuple):
 
 @runtime_checkable
 class EncoderRecipe(Protocol):
-    """Anything that learns encoders from logs."""
+    """Anything that learns encoders from logs. A recipe that inherits from this has to say only how to `train`."""
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         """Train one encoder for each key and table of logs, all in one compiled program."""
         ...
+
+    def without_cross_fit(self, room: tuple[int, int] = (0, 0)) -> EncoderRecipe:
+        """Leave out what is repeated only to measure noise: people who are held out elsewhere show it.
+
+        Arrays may have room for so many rows and instances: trainings on parts then share one program.
+        """
+        del room
+        return self
+
+    @property
+    def needs_columns(self) -> bool:
+        """Tell whether there is nothing to train without any context column."""
+        return True

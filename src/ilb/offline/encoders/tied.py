@@ -25,7 +25,7 @@ from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.latent import canonical_basis
 from ilb.networks import Affine, ComposedEncoder, MaxoutMLP, padded_size, random_maxout_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.encodings import Unseen, encode_contexts, measure_scatter
 from ilb.offline.scaling import apply_scaling, fit_whitening
 from ilb.offline.training import (
@@ -177,7 +177,7 @@ def contrastive_losses(
 
 
 @dataclass(frozen=True)
-class TiedRecipe:
+class TiedRecipe(EncoderRecipe):
     """Mean-contrastive learning with tied prototypes: more accurate and far cheaper than the paper's recipe.
 
     `width` is the width of hidden layers in multiples of the latent dimension. The encoder comes out in a canonical
@@ -205,6 +205,9 @@ class TiedRecipe:
     def deep(cls) -> TiedRecipe:
         """The same for contexts that are a deeper function of the latent state: a layer more, thrice the work."""
         return cls(layers=4, training=Schedule(steps=3000, optimiser=CosineAdam(0.03), score_every=100))
+
+    def without_cross_fit(self, room: tuple[int, int] = (0, 0)) -> TiedRecipe:
+        return replace(self, cross_fit=False, room=room)
 
     def shortened(self, effort: float) -> TiedRecipe:
         """Train with `effort` times the steps, for a look in passing."""

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.logs import Logs
 from ilb.networks import Affine, ComposedEncoder, DenseMLP, random_dense_mlp
-from ilb.offline.encoders.recipe import TrainedEncoder
+from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.scaling import Scaling, Whitened, apply_scaling
 from ilb.offline.training import Adam, Keys, Schedule, hold_out_each, minimise_many, pad_rows, split_each, stack
 from ilb.types import Report, silent
@@ -95,7 +95,7 @@ class NegativeELBO:
 
 
 @dataclass(frozen=True)
-class VAERecipe:
+class VAERecipe(EncoderRecipe):
     r"""The paper's VAE baseline as a real $\beta$-VAE (app:training, "Training details for VAE").
 
     The encoder has `layers` hidden ReLU layers of `width` times the latent dimension, the one next to the latent state

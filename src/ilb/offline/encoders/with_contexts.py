@@ -8,7 +8,7 @@ put beside its encoding, so that the linear reward model starts from no less tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ilb.errors import FitError
 from ilb.logs import Logs
@@ -21,7 +21,7 @@ from ilb.types import Report, silent
 
 
 @dataclass(frozen=True)
-class WithContexts:
+class WithContexts(EncoderRecipe):
     """The encoding of another recipe with the scaled context as further coordinates: n + d in all.
 
     `encoding_dim` is a dimension of the encoding other than that of the fit: beside the contexts a single one is often
@@ -31,6 +31,9 @@ class WithContexts:
     recipe: EncoderRecipe = field(default_factory=TiedRecipe)
     scaling: Scaling = field(default_factory=Standardised)
     encoding_dim: int | None = None
+
+    def without_cross_fit(self, room: tuple[int, int] = (0, 0)) -> WithContexts:
+        return replace(self, recipe=self.recipe.without_cross_fit(room))
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         dim = latent_dim if self.encoding_dim is None else self.encoding_dim

@@ -14,7 +14,14 @@ from jaxtyping import Float, Int
 from ilb.errors import RareActionWarning
 from ilb.logs.messages import counted
 from ilb.models.latent import LinearReward
-from ilb.offline.rewards.recipe import Cells, RewardFit, RewardTask, measure_leftover_variance, measure_reward_variance
+from ilb.offline.rewards.recipe import (
+    Cells,
+    RewardFit,
+    RewardRecipe,
+    RewardTask,
+    measure_leftover_variance,
+    measure_reward_variance,
+)
 from ilb.offline.scaling import correlation_axes, measure_columns
 from ilb.offline.training import Keys
 from ilb.types import Report, silent
@@ -25,7 +32,7 @@ coefficients, is rare: it borrows strength from the other actions."""
 
 
 @dataclass(frozen=True)
-class LinearRewardRecipe:
+class LinearRewardRecipe(RewardRecipe):
     """Least squares for each action on mean encodings (thm:reward): the paper's way, and the default of `fit_many`."""
 
     def train(self, keys: Keys, tasks: Sequence[RewardTask], report: Report = silent) -> list[RewardFit]:

@@ -18,6 +18,7 @@ from ilb.errors import IlbWarning
 from ilb.networks import Affine, LeakyMLP, padded_size, random_leaky_mlp, scale_columns
 from ilb.offline.rewards.recipe import (
     RewardFit,
+    RewardRecipe,
     RewardTask,
     measure_leftover_variance,
     measure_reward_variance,
@@ -66,7 +67,7 @@ class RewardLoss:
 
 
 @dataclass(frozen=True)
-class MLPRewardRecipe:
+class MLPRewardRecipe(RewardRecipe):
     """A leaky-ReLU network of four layers from mean encodings to the K rewards, trained to convergence by Adam.
 
     The optimiser and its numbers are printed; the widths are those of the released code, and the slope is the usual

@@ -15,7 +15,7 @@ from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
 from ilb.networks import Affine
 from ilb.offline.rewards.boosting import Boosting, Trees
 from ilb.offline.rewards.person_estimator import STEPS, TOLERANCE, PersonModelFit, PersonSums, fit_person_model
-from ilb.offline.rewards.recipe import Population, RewardFit, RewardTask, warn_of_unseen_actions
+from ilb.offline.rewards.recipe import Population, RewardFit, RewardRecipe, RewardTask, warn_of_unseen_actions
 from ilb.offline.scaling import ROUNDING, measure_columns
 from ilb.offline.training import Keys
 from ilb.types import Report, silent
@@ -27,7 +27,7 @@ AXES_ROWS = 4000
 
 
 @dataclass(frozen=True)
-class PersonRewardRecipe:
+class PersonRewardRecipe(RewardRecipe):
     r"""Rewards from the encoding, from `hidden` coordinates that only rewards show, from the moment, and own effects.
 
     $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an

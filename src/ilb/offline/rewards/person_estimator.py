@@ -17,12 +17,12 @@ on mean encodings as T grows, with the errors of these means accounted for where
 All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent
 given the rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every
 step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood. Two
-things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled one,
-and the vague prior of a shared level is not rescaled with u.
+things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled
+one, and the vague prior of a shared level is not rescaled with u.
 
-All actions have one noise variance until that has settled. Only then each moves towards its own, as far as they are
-seen to differ by more than chance: with free variances from the start, the action that happens to vary least would leave
-no room for $\tau$, which all actions share.
+All actions have one noise variance until that and $\tau$ have settled. Only then each moves towards its own, as far as
+they are seen to differ by more than chance, and $\tau$ stays: with free variances from the start, the action that
+happens to vary least would leave no room for $\tau$, which all actions share.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class _Estimator:
         self.covariance[:, kept[:, None], kept[None, :]] = shown.covariance
         self.spread[kept], self.moment_scale = shown.spread, shown.moment_scale
         self.beta[:, self.hidden] *= 0.5
-        self.sigma, self.tau = shown.sigma, shown.tau
+        self.sigma, self.tau = np.full(len(self.total), self.total @ shown.sigma / self.total.sum()), shown.tau
         self.mean[: self.n], self.population[: self.n, : self.n] = shown.mean, shown.population
 
     def run(self, steps: int, tolerance: float) -> PersonModelFit:
@@ -364,11 +364,12 @@ class _Estimator:
         square += np.einsum("aij,aij->a", within, self.covariance[:, self.moment, self.moment])
         self._score_variances(square, unknown)
         pooled = square.sum() / self.total.sum()
-        if self.tau:
+        equal = np.isinf(self.pooled_rows)
+        if self.tau and equal:
             self.tau = float(np.mean(own**2 + gain**2 * doubt + left))
         share = self.total / (self.total + self.pooled_rows)
         self.sigma = np.maximum(pooled + share * (square / np.maximum(self.total, 1) - pooled), 1e-8)
-        if self.tau and self.sizes[-1] == 1:
+        if self.tau and equal and self.sizes[-1] == 1:
             whole = self.sigma.mean() + self.tau
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
             self.tau = UNTOLD_SHARE * whole
@@ -386,16 +387,14 @@ class _Estimator:
     def _let_variances_differ(self) -> bool:
         r"""Tell whether noise variances differ between actions; from now on each then leans towards its own.
 
-        How far follows from the variance of $\log \sigma_a^2$ over actions, by moments. What may be chance is taken
-        for it.
+        How far follows from the variance of $\log \sigma_a^2$ over actions beyond that of chance, by moments.
         """
         information, squares = self.information, float(np.sum(self.information**2))
         chance = np.sum(information) - squares / max(np.sum(information), 1e-12)
         excess = float(np.sum(self.gradient**2) - chance)
-        differ = excess > 2 * np.sqrt(2 * squares)  # two standard errors of the sum if the variances are equal
-        if differ:
+        if excess > 0:
             self.pooled_rows = max(2 * squares / excess, LEAST_POOLED_ROWS)
-        return bool(differ)
+        return excess > 0
 
     def _coefficient_doubt(self, features: Float[np.ndarray, "cells m"]) -> Float[np.ndarray, " cells"]:
         r"""Give $\phi^\top C_a \phi$ for each cell, action by action."""

@@ -1,0 +1,187 @@
+"""What a choice is: candidates, what each predicted for people held out, and the simplest that is as good as the best.
+
+A candidate is judged by the log-likelihood of each reward of people it has not seen, one step ahead from their own
+past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ilb.estimates import Estimate
+from ilb.logs import Logs
+from ilb.offline.ahead import Predictions, lead
+from ilb.offline.encoders.recipe import EncoderRecipe
+from ilb.offline.rewards.recipe import RewardRecipe
+from ilb.seeds import as_seed
+
+MOST_LEARNED, MOST_HELD_OUT = (20_000, 3_000), (8_000, 3_000)
+"""Rows and people that candidates are compared on: more would not change the choice, only its cost."""
+
+FEW_PEOPLE = 40
+"""With fewer people than this the sentence about a choice that is not clear says how little they tell."""
+
+NEGLIGIBLE = 0.002
+"""Differences of the log-likelihood of a reward that nobody would notice: 0.4 % of the unexplained variance."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to fit: how contexts are encoded, how rewards follow, and whether the moment knows the time.
+
+    `rank` orders candidates from simple to elaborate; a reference is what a user could write in ten lines. `inflation`
+    is how many times wider each coordinate of the encoding varied within people who were held out.
+    """
+
+    name: str
+    encoder: EncoderRecipe
+    latent_dim: int
+    reward: RewardRecipe
+    clocked: bool = False
+    rank: int = 0
+    reference: bool = False
+    inflation: tuple[float, ...] = ()
+
+
+class Trial(NamedTuple):
+    """What a candidate predicted for people whom it had not seen."""
+
+    candidate: Candidate
+    predictions: Predictions
+    eligible: bool
+
+    @property
+    def log_likelihood(self) -> float:
+        return float(self.predictions.log_likelihood.mean())
+
+    @property
+    def r_squared(self) -> float:
+        """Not a number if the rewards never vary."""
+        reward, error = self.predictions.reward, self.predictions.reward - self.predictions.mean
+        total = np.sum((reward - reward.mean()) ** 2)
+        return float(1 - np.sum(error**2) / total) if total > 0 else float("nan")
+
+    def lead_over(self, other: Trial) -> Estimate:
+        """Give by how much the log-likelihood of a reward is higher than the other's, with its error over people."""
+        return lead(self.predictions, other.predictions)
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The candidate that was taken, and those it was compared with, in the order of trying; none if people are too few.
+
+    Scores are of `people` who were held out, at once or in so many `folds`.
+    """
+
+    candidate: Candidate
+    trials: tuple[Trial, ...] = ()
+    people: int = 0
+    folds: int = 0
+
+    @property
+    def chosen(self) -> Trial:
+        """What the chosen candidate predicted, if it was tried."""
+        return next(trial for trial in self.trials if trial.candidate is self.candidate)
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial], folds: int) -> ModelChoice:
+        """Take the simplest within one standard error of the best; of equally simple ones, the best."""
+        allowed = [trial for trial in trials if trial.eligible]
+        best = max(allowed, key=lambda trial: trial.log_likelihood)
+        near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
+        chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
+        return cls(chosen.candidate, tuple(trials), len(np.unique(best.predictions.person)), folds)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give the table: R² and log-likelihood of a reward for each candidate, and how far behind the chosen one."""
+        table = []
+        for trial in self.trials:
+            behind = self.chosen.lead_over(trial)
+            table.append(
+                {
+                    "candidate": trial.candidate.name,
+                    "r2": _rounded(trial.r_squared),
+                    "log_likelihood": round(trial.log_likelihood, 4),
+                    "behind": round(behind.value, 4),
+                    "standard_error": _rounded(behind.standard_error),
+                    "reference": trial.candidate.reference,
+                    "eligible": trial.eligible,
+                    "chosen": trial is self.chosen,
+                }
+            )
+        return table
+
+    def residual_quantiles(self) -> Float[np.ndarray, " levels"]:
+        """Give the shape of the residuals of held-out people, if there are enough of them."""
+        return self.chosen.predictions.residual_quantiles() if self.trials else np.zeros(0)
+
+    def sentence(self) -> str:
+        """Say what was taken and whether it is better than what anybody could write in ten lines."""
+        chosen = self.candidate
+        if not self.trials:
+            return f"{chosen.name}: too few people to compare it with anything"
+        how = f"{self.people} held-out people" if self.folds == 1 else f"{self.people} people, each held out once"
+        said = f"{chosen.name} chosen: the simplest within one standard error of the best on {how}"
+        if chosen.reference:
+            return f"{said}. A plain reference is as good here as anything that was tried."
+        references = [trial for trial in self.trials if trial.candidate.reference]
+        if not references:
+            return f"{said}."
+        rival = max(references, key=lambda trial: trial.log_likelihood)
+        ahead = self.chosen.lead_over(rival)
+        beats = ahead.value > 2 * ahead.standard_error
+        verdict = "better than" if beats else "not surely better than" if ahead.value > 0 else "no better than"
+        few = f" {self.people} people can't tell much." if self.people < FEW_PEOPLE and not beats else ""
+        return (
+            f"{said}; it predicts their next reward {verdict} the best plain reference ({rival.candidate.name}): "
+            f"R² {self.chosen.r_squared:.3f} against {rival.r_squared:.3f}, log-likelihood {ahead.value:+.3f} ± "
+            f"{ahead.standard_error:.3f} a reward.{few}"
+        )
+
+
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 4)
+
+
+def _within(behind: Estimate) -> bool:
+    return np.isnan(behind.standard_error) or behind.value <= max(behind.standard_error, NEGLIGIBLE)
+
+
+class Fold(NamedTuple):
+    """People to learn from and people to predict, with and without the time among their contexts."""
+
+    training: Logs
+    held_out: Logs
+    clocked_training: Logs
+    clocked_held_out: Logs
+
+    def tables(self, clocked: bool) -> tuple[Logs, Logs]:
+        return (self.clocked_training, self.clocked_held_out) if clocked else (self.training, self.held_out)
+
+
+def make_folds(logs: Logs, seed: int) -> list[Fold]:
+    """Hold out three tenths of the people once, or each of few people once, in three parts."""
+    clocked = logs.with_clock() if logs.clock is not None else logs
+    told = np.flatnonzero(np.bincount(logs.instance[logs.rewarded], minlength=logs.instances) > 0)
+    order = np.random.default_rng(as_seed(seed)).permutation(told)
+    if len(order) < 100 or logs.rows < 5000:
+        parts = np.array_split(order, min(3, len(order)))
+    else:
+        parts = [order[: round(0.3 * len(order))]]
+    folds = []
+    for part in parts:
+        held, kept = _at_most(logs, part, *MOST_HELD_OUT), _at_most(logs, np.setdiff1d(order, part), *MOST_LEARNED)
+        folds.append(Fold(logs.select(kept), logs.select(held), clocked.select(kept), clocked.select(held)))
+    return folds
+
+
+def _at_most(logs: Logs, people: np.ndarray, rows: int, number: int) -> np.ndarray:
+    """Take at most so many of the people, whose histories have together not many more rows than this."""
+    shuffled = np.random.default_rng(0).permutation(np.sort(people))[:number]
+    before = np.cumsum(logs.lengths[shuffled]) - logs.lengths[shuffled]
+    return np.sort(shuffled[before < rows])

@@ -1,0 +1,296 @@
+"""The search for a model: a short list, tried on held-out people, each part beginning where the last one came to.
+
+Whether contexts tell who a person is, whether only rewards do, whether the context of the moment matters and how: a
+user does not know. The list begins with what anybody could write in ten lines, so that it shows when nothing more is
+worth it. What the best of it is, `choice` says.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ilb.errors import RareActionWarning
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel
+from ilb.networks import NoEncoder, SideBySide
+from ilb.offline.ahead import Predictions, join, predict_ahead
+from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
+from ilb.offline.completion import complete_model, train_encoders, without_clock
+from ilb.offline.encoders.plain import NoEncoding, PlainContexts
+from ilb.offline.encoders.recipe import EncoderRecipe
+from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.encoders.with_contexts import WithContexts
+from ilb.offline.leading import WIDEST, encoded_width, measure_inflation, narrowed
+from ilb.offline.progress import Steps
+from ilb.offline.rewards.person import Moment, PersonRewardRecipe
+from ilb.offline.rewards.recipe import RewardRecipe
+from ilb.offline.training import fit_keys
+from ilb.types import Encoder, Report, silent
+
+ROUNDS = 50
+"""Rewards of each held-out person that are predicted: early ones matter, and late ones cost as much."""
+
+
+class _Encoding(NamedTuple):
+    """A way to encode, and the encoder that it gave in each fold."""
+
+    name: str
+    recipe: EncoderRecipe
+    latent_dim: int
+    encoders: Sequence[Encoder]
+    rank: int
+    inflations: Sequence[tuple[float, ...]]
+
+
+class _Structure(NamedTuple):
+    """How rewards follow from the state: what only they show, and the moment."""
+
+    hidden: int = 0
+    same_level: bool = False
+    moment: Moment = "none"
+    clocked: bool = False
+
+    def recipe(self, encoded: bool) -> PersonRewardRecipe:
+        # Without any state an own effect would be all there is of a person: the mean of each action has none.
+        return PersonRewardRecipe(self.hidden, self.same_level, self.moment, own_effects=encoded or self.hidden > 0)
+
+    @property
+    def name(self) -> str:
+        state = "own level" if self.same_level else f"{self.hidden} hidden" if self.hidden else ""
+        moment = "" if self.moment == "none" else f"{self.moment} moment{' with time' if self.clocked else ''}"
+        return ", ".join(part for part in (state, moment) if part)
+
+    @property
+    def rank(self) -> int:
+        hidden = 0 if not self.hidden else 1 if self.same_level else 2 if self.hidden <= SOME_HIDDEN else 3
+        return hidden + {"none": 0, "linear": 1, "boosted": 3}[self.moment] + int(self.clocked)
+
+
+class _Attempt(NamedTuple):
+    trial: Trial
+    encoding: _Encoding
+    structure: _Structure
+
+
+SOME_HIDDEN, MANY_HIDDEN = 4, 8
+"""Coordinates that only rewards show; more than the table speaks for fade by themselves."""
+
+LEAST_DEEP = 5000
+"""Rows that a deep encoder needs to be worth a try."""
+
+LEAST_BOOSTED = 300
+"""Rewards that trees need to be worth a try."""
+
+MOST_BOOSTED_COLUMNS = 200
+"""With more context columns trees would take longer than all the rest."""
+
+NOTHING = _Structure()
+OWN_LEVEL = _Structure(1, same_level=True)
+
+TRY, TRAIN, TRAIN_DEEP = 1, 6, 15
+"""How long parts of the search take beside each other, for the time left: a guess."""
+
+
+def plain_models(training: Logs) -> dict[str, LatentModel]:
+    """Fit what anybody could write in ten lines: the mean of each action, and beside it a level for each person."""
+    structures = {"action mean": NOTHING, "own level": OWN_LEVEL}
+    return {
+        name: complete_model(NoEncoder(), training, reward=structure.recipe(encoded=False))
+        for name, structure in structures.items()
+    }
+
+
+class Search:
+    """The comparison: what is not given is looked for, part by part, each beginning where the last one came to."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        *,
+        recipe: EncoderRecipe | None = None,
+        reward: RewardRecipe | None = None,
+        latent_dim: int | None = None,
+        seed: int = 0,
+        report: Report = silent,
+    ) -> None:
+        self.logs, self.recipe, self.reward, self.latent_dim, self.seed = logs, recipe, reward, latent_dim, seed
+        self.folds = make_folds(logs, seed)
+        self.attempts: list[_Attempt] = []
+        self.columns = logs.width - logs.schema.clocked  # encoders never read the time
+        self.encodable = self.columns > 0 and bool(logs.lengths.max() > 1)
+        trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.encodable else 0
+        self.steps = Steps(report, trainings + (18 if self.encodable else 9) * TRY * len(self.folds))
+
+    def run(self) -> ModelChoice:
+        # Matrices here are small: threads that share one of them only wait for each other.
+        with threadpool_limits(1):
+            return self._run()
+
+    def _run(self) -> ModelChoice:
+        nothing = _Encoding("", NoEncoding(), 0, [NoEncoder()] * len(self.folds), 0, [()] * len(self.folds))
+        self._try_structures(nothing)
+        if self.encodable or self.recipe is not None:
+            self._try_encoders(self._best.structure)
+        if self.reward is None and self._features:
+            self._try_boosting()
+        self.steps.finish()
+        return ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
+
+    @property
+    def _free(self) -> bool:
+        """Nothing was said of encoders, so that none at all may be taken."""
+        return self.recipe is None and self.latent_dim is None
+
+    @property
+    def _best(self) -> _Attempt:
+        allowed = [attempt for attempt in self.attempts if attempt.trial.eligible]
+        return max(allowed or self.attempts, key=lambda attempt: attempt.trial.log_likelihood)
+
+    @property
+    def _features(self) -> list[_Structure]:
+        """What a linear moment could depend on: contexts, and contexts with the time."""
+        timed = self.folds[0].clocked_training.width > self.logs.width
+        plain = [OWN_LEVEL._replace(moment="linear")] if self.logs.width else []
+        return plain + ([OWN_LEVEL._replace(moment="linear", clocked=True)] if timed else [])
+
+    def _try_structures(self, nothing: _Encoding) -> None:
+        """Compare what only rewards show, and the moment, without any encoder; the plain references are among these."""
+        self._try(nothing, NOTHING, "action mean")
+        self._try(nothing, OWN_LEVEL, "own level")
+        for structure in self._features:
+            self._try(nothing, structure, f"ridge{' with time' if structure.clocked else ''} + own level")
+        if self.reward is not None:
+            if self._free:
+                self._try(nothing, NOTHING)
+            return
+        best = self._best.structure
+        for hidden in dict.fromkeys(min(number, self.logs.actions) for number in (SOME_HIDDEN, MANY_HIDDEN)):
+            self._try(nothing, best._replace(hidden=hidden, same_level=False))
+        best = self._best.structure
+        if best.moment != "none" and best.hidden > 1:
+            self._try(nothing, best._replace(moment="none", clocked=False))
+        elif self._features and best.hidden > 1:
+            self._try(nothing, best._replace(moment="linear", clocked=self._features[-1].clocked))
+
+    def _try_encoders(self, structure: _Structure) -> None:
+        if self.recipe is not None:
+            name = type(self.recipe).__name__
+            for encoding in self._train(name, self.recipe, 3, TRAIN):
+                self._try_encoding(encoding, structure)
+            return
+        before = self._best
+        plain = None
+        if self.latent_dim is None:
+            [plain] = self._train("contexts", PlainContexts(), 2, 0)
+            self._try_encoding(plain, structure)
+        tied = self._train("tied", TiedRecipe(), 4, TRAIN)
+        for encoding in tied:
+            self._try(encoding, NOTHING)
+        tied = [self._narrowest(tied)]
+        self._try_encoding(tied[0], structure)
+        if plain is not None and self._improves_on(before):
+            beside = [SideBySide(*both) for both in zip(tied[0].encoders, plain.encoders, strict=True)]
+            recipe = WithContexts(encoding_dim=tied[0].latent_dim)
+            inflations = [(*wider, *[1.0] * plain.latent_dim) for wider in tied[0].inflations]
+            named = "tied beside contexts"
+            self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 5, inflations), structure)
+        # Where the two can't be told apart the deep one is taken: with everyone's rows it gains more.
+        if self._improves_on(before) and self.logs.rows >= LEAST_DEEP:
+            [deep] = self._train("deep", TiedRecipe.deep(), 3, TRAIN_DEEP, tied[0].latent_dim)
+            self._try_encoding(deep, structure)
+
+    def _narrowest(self, encodings: Sequence[_Encoding]) -> _Encoding:
+        """Give the smallest dimension that is as good as the best, of those that were tried."""
+        trials = {id(a.encoding): a.trial for a in self.attempts}
+        choice = ModelChoice.of([trials[id(encoding)]._replace(eligible=True) for encoding in encodings], 1)
+        return next(e for e in encodings if trials[id(e)].candidate == choice.candidate)
+
+    def _improves_on(self, before: _Attempt) -> bool:
+        """Tell whether an encoder is worth it so far, so that more of its kind may be."""
+        lead = self._best.trial.lead_over(before.trial)
+        return not before.trial.eligible or lead.value > lead.standard_error
+
+    def _try_encoding(self, encoding: _Encoding, structure: _Structure) -> None:
+        """Try the encoding with all that rewards alone have shown to be worth it, and as the paper has it."""
+        self._try(encoding, structure)
+        self._try(encoding, NOTHING)
+
+    def _try_boosting(self) -> None:
+        best = self._best
+        rewards = min(np.count_nonzero(fold.training.rewarded) for fold in self.folds)
+        if rewards < LEAST_BOOSTED or self.logs.width > MOST_BOOSTED_COLUMNS:
+            return
+        boosted = best.structure._replace(moment="boosted", clocked=best.structure.clocked or not self.logs.width)
+        self._try(best.encoding, boosted)
+        timed = self.folds[0].clocked_training.width > self.logs.width
+        if timed and not boosted.clocked:
+            self._try(best.encoding, boosted._replace(clocked=True))
+
+    def _try(self, encoding: _Encoding, structure: _Structure, reference: str = "") -> None:
+        encoded = bool(encoding.name)
+        recipe: RewardRecipe = structure.recipe(encoded)
+        if self.reward is not None and not reference:
+            recipe, structure = self.reward, NOTHING
+        tried = [(a.trial.candidate.reward, a.structure.clocked) for a in self.attempts if a.encoding is encoding]
+        if (recipe, structure.clocked) in tried:
+            return
+        eligible = encoded or (self._free and (self.reward is None or not reference))
+        shown = f"{encoding.name} {encoding.latent_dim}" if encoded else "no encoder" if structure == NOTHING else ""
+        name = reference or ", ".join(part for part in (shown, structure.name) if part)
+        candidate = Candidate(
+            name,
+            encoding.recipe,
+            encoding.latent_dim,
+            recipe,
+            structure.clocked,
+            encoding.rank + structure.rank,
+            bool(reference),
+            tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
+        )
+        parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)
+        predictions = [self._predict(candidate, *part).of_people(number) for number, part in enumerate(parts)]
+        trial = Trial(candidate, join(predictions), eligible)
+        self.attempts.append(_Attempt(trial, encoding, structure))
+        self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
+
+    def _predict(self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]) -> Predictions:
+        training, held_out = fold.tables(candidate.clocked)
+        if candidate.clocked:
+            encoder = without_clock(encoder, training.width)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareActionWarning)
+            reward = candidate.reward.hastened()
+            model = complete_model(encoder, training, reward=reward, seed=self.seed, inflation=inflation)
+        return predict_ahead(model, held_out, rounds=ROUNDS)
+
+    def _train(
+        self, name: str, recipe: EncoderRecipe, rank: int, units: int, latent_dim: int | None = None
+    ) -> list[_Encoding]:
+        """Train an encoder in each fold; without a given dimension, a wide one, and the leading coordinates of it."""
+        logs = [fold.training for fold in self.folds]
+        latent_dim = self.latent_dim if latent_dim is None else latent_dim
+        given = latent_dim is not None or not units
+        dim = latent_dim or min(WIDEST, self.columns, max(min(table.instances for table in logs) - 1, 1))
+        # How encodings vary within people not seen is measured on those who are held out here.
+        quick = recipe.without_cross_fit(room=(self.logs.rows, self.logs.instances))
+        keys, report = fit_keys([self.seed] * len(logs)), self.steps.within(units * len(logs))
+        trained = train_encoders(quick, keys, logs, dim, report)
+        if any(result.interrupted for result in trained):
+            raise KeyboardInterrupt
+        self.steps.advance(units * len(logs))
+        encoders = [result.encoder for result in trained]
+        width = encoded_width(encoders[0], logs[0])
+        if not units or not width:
+            return [_Encoding(name, recipe, width, encoders, rank, [()] * len(logs))]
+        wider = [measure_inflation(*pair) for pair in zip(encoders, self.folds, strict=True)]
+        if given or width != dim:
+            return [_Encoding(name, recipe, dim, encoders, rank, [(one,) * width for one in wider])]
+        return [
+            _Encoding(name, recipe, dim, narrow, rank, [(one,) * dim for one in wider])
+            for dim, narrow in narrowed(encoders, self.folds).items()
+        ]
