@@ -74,7 +74,15 @@ def test_a_misspelt_name_is_answered_with_the_nearest_of_those_that_can_be_built
 NEEDS = {
     "a latent model": {"CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated", "Calibrated-TS"}
     | {"MABPrior", "mTS (encodings)", "mUCB (encodings)"},
-    "logs": {"MAB (centred)", "Warm LinTS", "mTS (rewards)", "mUCB (rewards)", "mTS (encodings)", "mUCB (encodings)"},
+    "logs": {
+        "MAB (centred)",
+        "HierTS",
+        "Warm LinTS",
+        "mTS (rewards)",
+        "mUCB (rewards)",
+        "mTS (encodings)",
+        "mUCB (encodings)",
+    },
     "a trained network": {"Regression"},
     "the number of actions": {"MAB", "LinUCB", "LinTS", "Uniform"},
     "the number of context columns": {"LinUCB", "LinTS"},

@@ -46,6 +46,21 @@ class DiscreteStates(eqx.Module):
     reward_variance: Float[Array, " K"]
 
 
+class RewardPopulation(NamedTuple):
+    r"""How the mean rewards of people are spread: $\mu_{ia} = m_a + \ell_i + e_{ia}$, without contexts.
+
+    `mean` is $m_a$, known from logs up to `mean_variance`; the level $\ell_i$ of a person has the variance
+    `level_variance`, and what action a does to them beyond that, $e_{ia}$, the variance `effect_variance[a]`. Rewards
+    vary by `reward_variance[a]` around $\mu_{ia}$.
+    """
+
+    mean: Float[Array, " K"]
+    mean_variance: Float[Array, " K"]
+    level_variance: Float[Array, ""]
+    effect_variance: Float[Array, " K"]
+    reward_variance: Float[Array, " K"]
+
+
 class RewardScale(NamedTuple):
     """Mean and variance of all logged rewards, whatever the instance and action."""
 
@@ -69,6 +84,11 @@ class AbstractLogFits(abc.ABC):
     @abc.abstractmethod
     def reward_variance(self) -> Float[Array, " K"]:
         """How much the rewards of an action vary in one instance."""
+
+    @property
+    @abc.abstractmethod
+    def reward_population(self) -> RewardPopulation:
+        """How the mean rewards of people are spread around those of all."""
 
     @property
     @abc.abstractmethod

@@ -18,12 +18,13 @@ from ilb.models.baselines import (
     ContextRegression,
     DiscreteStates,
     Ingredients,
+    RewardPopulation,
     RewardScale,
 )
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.discrete_states import fit_states_on_encodings, fit_states_on_rewards
-from ilb.offline.rewards.recipe import measure_reward_variance, reward_cells
+from ilb.offline.rewards.recipe import Cells, measure_reward_variance, reward_cells
 
 
 def fit_context_regression(logs: Logs, ridge: float = 1.0) -> ContextRegression:
@@ -47,6 +48,34 @@ def fit_context_regression(logs: Logs, ridge: float = 1.0) -> ContextRegression:
     return ContextRegression(jnp.asarray(precision, jnp.float32), jnp.asarray(moment, jnp.float32))
 
 
+def fit_reward_population(cells: Cells, reward_variance: Float[np.ndarray, " K"]) -> RewardPopulation:
+    """Measure by moments how people's mean rewards are spread; every pair of person and action counts once.
+
+    Deviations from the mean of an action share the level of the person, so products of two of them in one person tell
+    its variance; what is left of their squares, beyond level and noise, is the effect of person and action. An action
+    that nobody was given is taken for one more like the others.
+    """
+    rows, actions = np.maximum(cells.rows, 1), len(reward_variance)
+    people = np.bincount(cells.action, minlength=actions)
+    seen = people > 0
+
+    def by_action(numbers: Float[np.ndarray, " cells"]) -> Float[np.ndarray, " K"]:
+        return np.bincount(cells.action, numbers, actions) / np.maximum(people, 1)
+
+    mean = by_action(cells.mean)
+    deviation = cells.mean - mean[cells.action]
+    sums, squares, counts = (np.bincount(cells.instance, part) for part in (deviation, deviation**2, rows > 0))
+    level = max(float(np.sum(sums**2 - squares) / max(np.sum(counts * (counts - 1)), 1)), 0.0)
+    spread = by_action(deviation**2) * people / np.maximum(people - 1, 1)
+    effect = np.maximum(spread - by_action(1 / rows) * reward_variance - level, 0.0)
+    repeated = people > 1
+    effect[~repeated] = effect[repeated].mean() if repeated.any() else 0.0
+    mean_variance = (level + effect + by_action(1 / rows) * reward_variance) / np.maximum(people, 1)
+    mean[~seen], mean_variance[~seen] = mean[seen].mean(), mean[seen].var() + mean_variance[seen].mean()
+    numbers = (mean, mean_variance, level, effect, reward_variance)
+    return RewardPopulation(*(jnp.asarray(number, jnp.float32) for number in numbers))
+
+
 STATES = 10
 """Discrete latent states for mTS and mUCB where nothing else is said."""
 
@@ -65,6 +94,10 @@ class LogFits(AbstractLogFits):
         return self._read()
 
     @cached_property
+    def _cells(self) -> Cells:
+        return reward_cells(self._logs)
+
+    @cached_property
     def regression(self) -> ContextRegression:
         return fit_context_regression(self._logs, self._ridge)
 
@@ -74,9 +107,12 @@ class LogFits(AbstractLogFits):
 
     @cached_property
     def reward_variance(self) -> Float[Array, " K"]:
-        cells = reward_cells(self._logs)
-        groups = [np.flatnonzero(cells.action == action) for action in range(self._logs.actions)]
-        return jnp.asarray(measure_reward_variance(cells, groups, self.reward_scale.variance), jnp.float32)
+        groups = [np.flatnonzero(self._cells.action == action) for action in range(self._logs.actions)]
+        return jnp.asarray(measure_reward_variance(self._cells, groups, self.reward_scale.variance), jnp.float32)
+
+    @cached_property
+    def reward_population(self) -> RewardPopulation:
+        return fit_reward_population(self._cells, np.asarray(self.reward_variance, np.float64))
 
     @cached_property
     def reward_states(self) -> DiscreteStates:

@@ -11,6 +11,7 @@ from ilb.models.baselines import Ingredients, MissingIngredientError
 from ilb.models.latent import LatentModel
 from ilb.online.arms import FirstContextBelief, mab, mab_centred, uniform
 from ilb.online.discrete import mts, mucb
+from ilb.online.hierarchical import hierarchical_ts
 from ilb.online.latent import CalibratedBelief, ContextBelief, PrintedBelief, ReleasedBelief
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
 from ilb.online.policy import (
@@ -42,6 +43,7 @@ ROSTER: Mapping[str, Builder] = {
     "MABPrior": _on_model(FirstContextBelief, Thompson()),
     "MAB": lambda given: mab(given.actions, given.reward_variance),
     "MAB (centred)": lambda given: mab_centred(given.log_fits.reward_scale, given.reward_variance),
+    "HierTS": lambda given: hierarchical_ts(given.log_fits.reward_population),
     "LinUCB": lambda given: lin_ucb(given.actions, given.context_dim, given.noise_std),
     "LinTS": lambda given: lin_ts(given.actions, given.context_dim, given.noise_std),
     "Warm LinTS": lambda given: warm_lin_ts(given.log_fits.regression, given.noise_std),

@@ -31,6 +31,7 @@ LOOK: dict[str, tuple[str, str]] = {
     "MAB": (RED, "-"),
     "MAB (centred)": (RED, "--"),
     "MABPrior": (WINE, "-"),
+    "HierTS": (WINE, "--"),
     "LinUCB": (PURPLE, "-"),
     "LinTS": (PURPLE, "--"),
     "Warm LinTS": (PURPLE, ":"),
