@@ -1,6 +1,8 @@
 """The command line as a user meets it."""
 
+import io
 import json
+import math
 import os
 import re
 import shutil
@@ -14,12 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import ilb.cli.console as console_module
 from ilb import LatentModel
 from ilb.cli import run as run_command
-from ilb.cli.console import show_warning, width_of
+from ilb.cli.commands import _verdict
+from ilb.cli.console import choice_table, layout, progress_bar, show_warning, width_of
 from ilb.cli.stopping import interruptible, received
+from ilb.estimates import Estimate
+from ilb.offline.ahead import AheadScores
 from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb_paper.command import layout_comparison
@@ -89,7 +95,8 @@ def test_one_instance_is_written_in_the_singular_and_scored_without_an_error(
     output = ilb("simulate", "synthetic", "--out", "one.csv", *sizes, cwd=folder)
     assert "wrote one.csv: 9 rows of 1 instance (9 each), 2 context columns, 4 actions" in output
     output = ilb("score", "model", "one.test.csv", cwd=folder)
-    assert "1 instance of one.test.csv" in output
+    assert "one step ahead, 1 instance " in output
+    assert "whole histories, 1 instance " in output
     assert re.search(r"R² of rewards +-?\d\.\d{3} *\n", output), output
 
 
@@ -238,6 +245,43 @@ def test_a_stop_says_whether_something_was_written(
 
     monkeypatch.setattr("ilb.cli.commands.fit_table", interrupted)
     assert said in ilb("fit", "logs.csv", *COLUMNS, "--out", "model", cwd=tmp_path, expect=130)
+
+
+def test_numbers_of_candidates_are_not_cut_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_module.results, "_width", 80, raising=False)
+    name = "tied beside contexts 2, 4 hidden, linear moment with time, and more of that kind"
+    row = {"candidate": name, "r2": -0.123, "log_likelihood": -1.234, "behind": -0.045, "standard_error": 0.067}
+    with console_module.results.capture() as captured:
+        rows = choice_table([{**row, "reference": False, "chosen": False}])
+        console_module.results.print(layout("next rewards", *rows))
+    shown = captured.get()
+    assert "…" not in shown
+    assert all(number in shown for number in ("-0.123", "-1.234", "-0.045±0.067"))
+    assert " ".join(re.sub(r"[-0-9.±]{5,}", "", shown).split()).endswith(name)
+
+
+def test_a_bar_of_what_was_never_trained_is_not_left_behind() -> None:
+    for reports, said in ((0, ""), (1, "Fitting")):
+        written = io.StringIO()
+        with progress_bar("Fitting", Console(file=written, force_terminal=False)) as report:
+            for done in range(1, reports + 1):
+                report(done, reports, 0.5)
+        assert written.getvalue().strip()[:7] == said
+
+
+def test_a_verdict_claims_no_more_than_the_test_people_show() -> None:
+    def verdict(value: float, error: float, count: int) -> str:
+        unknown = Estimate(0.0, 0.0, count)
+        scores = AheadScores(unknown, unknown, unknown, unknown)
+        return _verdict({"own level": Estimate(value, error, count)}, {"own level": scores})
+
+    same = "The model is own level, and predicts what that predicts."
+    assert verdict(0.0, 0.0, 20) == verdict(0.0, math.nan, 1) == same
+    assert "can't be told from 1 test instance (log-likelihood +0.500 a reward)" in verdict(0.5, math.nan, 1)
+    assert "can't be told from 9 test instances" in verdict(0.5, 0.1, 9)
+    assert "better than own level" in verdict(0.5, 0.1, 10)
+    assert "can't be told from own level on 10 test instances" in verdict(0.1, 0.1, 10)
+    assert "WORSE" in verdict(-0.5, 0.1, 10)
 
 
 def test_scores_of_the_paper_and_ours_can_be_read_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,19 @@ def test_a_column_of_numbers_with_a_few_other_cells_is_named(stray: str) -> None
     assert "categorical=" in str(refused.value)
 
 
+def test_a_few_codes_among_words_that_recur_are_categories_with_a_warning() -> None:
+    frame = pd.DataFrame(columns(ladder=["1", "1", "2", "APPR", "1", "PROB"] * 10))
+    with pytest.warns(LogsWarning, match="column 'ladder' has words such as 'APPR' among few numbers"):
+        logs = Logs.from_frame(frame, **ROLES)
+    assert [name for name in logs.schema.names if "ladder" in name] == [
+        f"ladder = {code}" for code in ("1", "2", "APPR", "PROB")
+    ]
+    for stray in (["?"], ["5 %", "5 %"]):
+        cells = ["1", "2"] * 29 + ["1"] * (2 - len(stray)) + stray
+        with pytest.raises(LogsError, match="look like numbers"):
+            Logs.from_frame(pd.DataFrame(columns(ladder=cells)), **ROLES)
+
+
 def test_percent_signs_do_not_make_categories() -> None:
     with pytest.raises(LogsError, match="column 'share' is text, but 60 of its 60 values look like numbers"):
         Logs.from_frame(pd.DataFrame(columns(share=[f"{number} %" for number in range(60)])), **ROLES)

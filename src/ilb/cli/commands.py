@@ -138,9 +138,11 @@ def _score_ahead_of(model: LatentModel, training: Logs, test: Logs) -> dict[str,
     scores = {name: score_ahead(line) for name, line in lines.items()}
     ours = lines.pop(THIS_MODEL)
     leads = {name: lead(ours, line) for name, line in lines.items()}
-    results.print(layout(f"one step ahead, {test.instances} test instances", ["", *scores], ahead_rows(scores, leads)))
+    people = counted(test.instances, "test instance")
+    results.print(layout(f"one step ahead, {people}", ["", *scores], ahead_rows(scores, leads)))
     paper = score_model(model, test)
-    say(f"R² from whole histories of contexts, no rewards (the paper's score): {paper.reward_r2.text()}")
+    if model.encoded_dim:
+        say(f"R² from whole histories of contexts, no rewards (the paper's score): {paper.reward_r2.text()}")
     say(_verdict(leads, scores))
     return {
         "one step ahead": {name: _plain_score(line) for name, line in scores.items()},
@@ -152,8 +154,10 @@ def _verdict(leads: Mapping[str, Estimate], scores: Mapping[str, AheadScores]) -
     """Say whether the model beats what anybody could do; what the table can't tell is not claimed."""
     rival = max(leads, key=lambda name: scores[name].log_likelihood.value)
     ahead = leads[rival]
-    people = f"{ahead.count} test instances"
-    figures = f"log-likelihood {ahead.value:+.3f} ± {ahead.standard_error:.3f} a reward"
+    people = counted(ahead.count, "test instance")
+    if ahead.value == 0 and not ahead.standard_error > 0:
+        return f"The model is {rival}, and predicts what that predicts."
+    figures = f"log-likelihood {ahead.value:+.3f} ± {ahead.standard_error:.3f} a reward".replace(" ± nan", "")
     if ahead.count < LEAST_TEST_PEOPLE or not np.isfinite(ahead.standard_error):
         return f"Whether the model predicts better than {rival} can't be told from {people} ({figures})."
     if ahead.value > 2 * ahead.standard_error:
@@ -179,17 +183,17 @@ def score_table(
         oracle = _oracle(recorded.world, model.schema, recorded.training.logs.width)
         if training is not None:
             known = (training, _truth(recorded.training, training, train, world))
-    models = {THIS_MODEL: model}
+    models, people = {THIS_MODEL: model}, counted(test.instances, "instance")
     if not as_json:
         ahead = {THIS_MODEL: score_ahead(predict_ahead(model, test))}
-        results.print(layout(f"one step ahead, {test.instances} instances", ["", *ahead], ahead_rows(ahead, {})))
+        results.print(layout(f"one step ahead, {people}", ["", *ahead], ahead_rows(ahead, {})))
     if training is not None:
         models.update(reference_models(training, oracle))
     lines = {name: score_model(one, test, truth, known) for name, one in models.items()}
     if as_json:
         results.print_json(json.dumps(_plain_scores(lines)))
     else:
-        _print_scores(f"{counted(test.instances, 'instance')} of {logs_path}", lines)
+        _print_scores(f"whole histories, {people}", lines)
     return lines
 
 

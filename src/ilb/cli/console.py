@@ -101,10 +101,10 @@ HEADINGS = {
 
 
 def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Lay out rows under their header: names to the left, numbers to the right."""
+    """Lay out rows under their header: names to the left, numbers to the right; in a narrow terminal names wrap."""
     table = Table(title=escape(visible(title)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, name in enumerate(header):
-        table.add_column(visible(name), justify="left" if number == 0 else "right", no_wrap=True)
+        table.add_column(visible(name), justify="left" if number == 0 else "right", no_wrap=number > 0)
     for row in rows:
         table.add_row(*(escape(visible(cell)) for cell in row))
     return table
@@ -217,3 +217,5 @@ def progress_bar(description: str, console: Console | None = None, value: str = 
             progress.update(task, completed=done, total=total, value=f"{reached:.3f}")
 
         yield report
+        if not last:  # nothing was trained, and a bar without a number only puzzles
+            progress.update(task, visible=False)

@@ -98,6 +98,10 @@ NUMBER = re.compile(r"[<>~]?\s*[-+]?[$€£]?(\d+|\d{1,3}([ ,.']\d{3})+)([.,]\d+
 """What a person would take for a number, with the signs that keep a computer from it."""
 
 
+MOST_CODES = 10
+"""So many different numbers, among words that recur, may be codes of categories such as the steps of a ladder."""
+
+
 def require_words(name: str, values: Labels) -> None:
     """Refuse text that is mostly numbers: as categories, a few stray cells would cost the column its meaning."""
     codes, labels = values
@@ -116,6 +120,13 @@ def require_words(name: str, values: Labels) -> None:
         )
         return
     odd = [label for label, ordinary in zip(labels, plain, strict=True) if not ordinary]
+    if plain.sum() <= MOST_CODES and not numeric[~plain].any() and rows[~plain].min() > 1:
+        warn(
+            f"column {name!r} has words such as {odd[0]!r} among few numbers; it is read as categories. Name the "
+            "column in categorical= if that is right, else turn the words into numbers or leave these cells empty.",
+            LogsWarning,
+        )
+        return
     raise LogsError(
         f"column {name!r} is text, but {numbers:,} of its {int(rows.sum()):,} values look like numbers; what keeps "
         f"them from being read as such are {shown(odd, 5)}. Turn them into numbers, or leave them empty where nothing "
