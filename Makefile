@@ -8,11 +8,15 @@ READY := .venv/.ready
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
 
+# With checks of shapes, modules and all that they import have bytecode of their own. Without it, every process of the
+# tests would compile 2000 files: here it is kept even where PYTHONDONTWRITEBYTECODE is set.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 test-quick: $(READY)  # all but what is marked slow; CONTRIBUTING.md says what that is
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 check: $(READY)
 	$(BIN)/ruff check .

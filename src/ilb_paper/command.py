@@ -47,8 +47,11 @@ def _known_labels() -> str:
 def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
     """Print what there is, what it needs, and how long it takes here."""
     found, chosen = Results(Store(out), Size(scale)), choose(labels)
-    rows = [[e.label, e.title, *_needs([e], found)] for e in chosen]
-    rows.append(["together", "each task once", *_needs(chosen, found)])
+    tasks = {e.label: [task for wave in plan([e], found) for task in wave] for e in chosen}
+    rows = [[e.label, e.title, *_needs(tasks[e.label], found), str(len(e.claims))] for e in chosen]
+    all_tasks = list(dict.fromkeys(task for some in tasks.values() for task in some))
+    claims = sum(len(e.claims) for e in chosen)
+    rows.append(["together", "each task once", *_needs(all_tasks, found), str(claims)])
     table = _listed(rows, scale)
     if width_of(table) > results.width:  # titles go below the labels, and are cut where there is no room
         bare = width_of(_listed([[label, *needs] for label, _, *needs in rows], scale))
@@ -62,17 +65,17 @@ def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
     )
 
 
-def _needs(experiments: Sequence[AbstractExperiment], found: Results) -> list[str]:
-    tasks = [task for wave in plan(experiments, found) for task in wave]
-    left = [task for task in tasks if task not in found.store]
+def _needs(tasks: Sequence[AbstractTask], found: Results) -> list[str]:
+    stored = [task for task in tasks if task in found.store]
+    left = set(tasks).difference(stored)
     fits = sum(task.is_fit for task in tasks)
-    minutes = (cpu_seconds(experiments, found) + sum(task.weight() for task in left)) / 60
+    measured = sum(found.store.about(task)["cpu_seconds"] for task in stored)
+    seconds = measured + sum(task.weight() for task in left)
     return [
         str(fits),
         str(len(tasks) - fits),
-        f"{len(tasks) - len(left)} of {len(tasks)}",
-        f"~{minutes:.0f}" if left else f"{minutes:.1f}",
-        str(sum(len(experiment.claims) for experiment in experiments)),
+        f"{len(stored)} of {len(tasks)}",
+        f"~{seconds / 60:.0f}" if left else f"{seconds / 60:.1f}",
     ]
 
 

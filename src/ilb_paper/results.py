@@ -113,10 +113,10 @@ class Results:
     def play_tasks(self, setting: AbstractSetting, player: Player, horizon: int = HORIZON) -> list[PlayTask]:
         """Name the tasks that play a player in a setting at this size: one for each block of seeds."""
         policy, model = self.player(player)
-        learned = model in LEARNERS
+        learned, shrunk = model in LEARNERS, setting.shrunk(self.size.effort)
         return [
             PlayTask(
-                setting.shrunk(self.size.effort),
+                shrunk,
                 policy,
                 model,
                 block,

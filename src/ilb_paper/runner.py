@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -55,6 +55,7 @@ def plan(experiments: Iterable[AbstractExperiment], results: Results) -> list[li
     """Collect the tasks of experiments, each once, in waves: every task comes after those it needs."""
     waves: list[dict[AbstractTask, None]] = []
 
+    @cache
     def place(task: AbstractTask) -> int:
         wave = max((place(earlier) + 1 for earlier in task.earlier()), default=0)
         while len(waves) <= wave:

@@ -147,8 +147,10 @@ class FitTask(AbstractTask):
 
     def shortcut(self) -> FitTask | None:
         """The fit of the same encoder to the same contexts with other rewards."""
+        if not LEARNERS[self.learner].learns_encoders:
+            return None
         same = replace(self, setting=self.setting.contexts())
-        return same if LEARNERS[self.learner].learns_encoders and same != self else None
+        return same if same != self else None
 
     def recipes(self) -> Sequence[Any]:
         return LEARNERS[self.learner].recipes(self.setting, self.effort)
