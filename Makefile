@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-quick check docs bench bench-online bench-real bench-figure mutants clean
+.PHONY: demo test test-quick check docs bench bench-online bench-real bench-figure bench-hostile mutants clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -37,6 +37,9 @@ bench-real: .venv-real/.ready  # real tables of people, beside what anybody coul
 
 bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
 	$(BIN)/python -m benchmarks.figures $(ARGS)
+
+bench-hostile: $(READY)  # hostile files and calls: tried, refused, survived; ARGS='--seconds 3600' goes on for an hour
+	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
 mutants: $(READY) .venv/.ready-mutation  # do the tests notice wrong code? ARGS='--sample 10 --only online/'
 	$(BIN)/python -m benchmarks.mutants $(ARGS)

@@ -199,3 +199,11 @@ def test_output_is_held_against_the_page() -> None:
         assert_same("best 'A' 1.10 ± 0.32\n", shown)
     with pytest.raises(AssertionError):
         assert_same("best 'C' 1.30 ± 0.32\n", shown)
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "what-can-go-wrong.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    there = {name for file in (ROOT / "tests").glob("*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert len(named) > 40
+    assert named <= there, named - there

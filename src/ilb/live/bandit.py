@@ -59,6 +59,8 @@ class LiveBandit:
                 f"a live bandit needs a fitted model; got {type(model).__name__!r}. Give what `fit` returned or "
                 "`LatentModel.load` read; for a policy of your own there is LiveBandit(policy, schema)."
             )
+        if policy is not None and not isinstance(policy, str):
+            raise DecisionError(f"a policy is named by text, such as 'Calibrated'; got {policy!r}.")
         schema = model.schema
         if schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")

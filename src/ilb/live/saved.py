@@ -13,9 +13,12 @@ from jaxtyping import Float
 from ilb.errors import DecisionError
 from ilb.live.programs import BoundPolicy, Vector
 from ilb.logs.labels import decode_label, encode_label
+from ilb.logs.messages import brief, one_line
 
 FORMAT = "ilb-live-instance"
 FORMAT_VERSION = 1
+MOST_ROUNDS = 2**32
+"""The number of a decision is folded into its key as 32 bits."""
 
 
 class Pending(NamedTuple):
@@ -59,17 +62,17 @@ def read_memory(bound: BoundPolicy, text: str) -> Memory:
     try:
         stored: dict[str, Any] = json.loads(text)
         kind, version = stored["format"], stored["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DecisionError(f"this is not a saved instance: {error}. Give the text that `to_json` returned.") from error
     if kind != FORMAT or type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise DecisionError(
-            f"this is {kind!r} of version {version}; expected {FORMAT!r} of version {FORMAT_VERSION} or older. "
-            "Upgrade identifiable-latent-bandits, or look for the right file."
+            f"this is {brief(kind)} of version {brief(version)}; expected {FORMAT!r} of version {FORMAT_VERSION} or "
+            "older. Upgrade identifiable-latent-bandits, or look for the right file."
         )
     for name, here in (("bandit", bound.fingerprint), ("seed", bound.seed)):
         if stored.get(name) != here:
             raise DecisionError(
-                f"the instance was saved with {name} {stored.get(name)!r}; this one has {here!r}. Another model, "
+                f"the instance was saved with {name} {brief(stored.get(name))}; this one has {here!r}. Another model, "
                 "policy, schema or seed gives its numbers another meaning: restore it with what it was saved with."
             )
     try:
@@ -79,9 +82,9 @@ def read_memory(bound: BoundPolicy, text: str) -> Memory:
             for number, (action, context) in stored["pending"].items()
         }
         label, seen = decode_label(stored["instance"]), int(stored["seen"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DecisionError(f"the saved instance is damaged: {error}.") from error
-    whole = state.shape == bound.start.shape and np.all(np.isfinite(state)) and seen >= 0
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise DecisionError(f"the saved instance is damaged: {one_line(error)[:200]}.") from error
+    whole = state.shape == bound.start.shape and np.all(np.isfinite(state)) and 0 <= seen < MOST_ROUNDS
     fitting = all(
         0 <= number < seen
         and 0 <= waiting.action < len(bound.schema.actions)

@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from ilb.errors import IdentifiabilityWarning, LogsError, LogsWarning
 from ilb.logs.labels import Labels
-from ilb.logs.messages import counted, shown, warn
+from ilb.logs.messages import brief, counted, shown, warn
 from ilb.logs.tables import Roles, Rows
 
 # Under this share of a column's variance inside instances, one value all but tells which instance it is.
@@ -31,7 +31,7 @@ def check_enough(roles: Roles, rows: Rows) -> None:
             "instances apart. Add the logs of others, or name the column that tells instances apart."
         )
     if len(actions) < 2:
-        found = f"only the action {actions[0]!r}" if actions else "no action at all"
+        found = f"only the action {brief(actions[0])}" if actions else "no action at all"
         raise LogsError(
             f"column {roles.action!r} has {found} in {counted(len(rows.order), 'row')}; expected at least 2 actions, "
             "for with fewer there is nothing to decide. Name the column that says what was done."

@@ -26,7 +26,7 @@ from ilb.logs.labels import (
     is_missing,
     read_labels,
 )
-from ilb.logs.messages import counted, shown, warn
+from ilb.logs.messages import brief, counted, shown, warn
 
 # Contexts and rewards are stored as float32: what lies beyond would become infinite there.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -133,7 +133,7 @@ def _not_a_number(name: str, count: int, example: Any, way_out: str) -> LogsErro
     """The refusal of text, dates and the like where numbers belong."""
     if isinstance(example, date | timedelta):
         way_out = "Turn times into numbers first, for example into days since a start date."
-    found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {example!r}"
+    found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {brief(example)}"
     return LogsError(f"column {name!r} has {found}; expected numbers. {way_out}")
 
 
@@ -191,6 +191,9 @@ class NumericColumn:
         constant = known[0] == known[-1]
         mean = float(known[0] if constant else known.mean())
         std = 0.0 if constant else float(known.std())
+        if not constant and std == 0:  # the squares of tiny numbers vanish
+            largest = float(np.abs(known).max())
+            std = largest * float((known / largest).std())
         return cls(name, mean, std or 1.0, float(np.median(known)), len(known) < len(values))
 
     @classmethod
@@ -338,7 +341,7 @@ class ClockColumn:
         )
 
     def _no_time(self, count: int, example: Any) -> LogsError:
-        found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {example!r}"
+        found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {brief(example)}"
         return LogsError(
             f"column {self.name!r} has {found}; expected times: numbers, dates or ISO text such as '2024-03-31'. "
             "Turn them into one of these, or give None."
@@ -419,7 +422,7 @@ class CategoricalColumn:
             position = self.positions.get(label)
         except TypeError as error:
             raise LogsError(
-                f"column {self.name!r} got {value!r} of type {type(value).__name__!r}; expected one of its "
+                f"column {self.name!r} got {brief(value)} of type {type(value).__name__!r}; expected one of its "
                 f"categories: {shown(self.categories)}, or None."
             ) from error
         if position is None:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from ilb.errors import LogsError
+from ilb.logs.messages import brief
 
 Values: TypeAlias = "nw.Series[Any] | Sequence[Any] | np.ndarray"
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
@@ -126,7 +127,7 @@ def read_labels(name: str, values: Values | Labels) -> Labels:
             codes.append(index.setdefault(value, len(index)))
         except TypeError as error:
             raise LogsError(
-                f"column {name!r} has labels of type {type(value).__name__!r}, such as {value!r}; expected "
+                f"column {name!r} has labels of type {type(value).__name__!r}, such as {brief(value)}; expected "
                 "labels that can be dictionary keys. Turn them into text or tuples first."
             ) from error
     return _as_python(np.array(codes, dtype=np.int64), list(index))
@@ -182,7 +183,7 @@ def encode_label(label: Hashable) -> JsonValue:
         return label  # type: ignore[return-value]
     if type(label) not in _SAVED:
         raise LogsError(
-            f"label {label!r} of type {type(label).__name__!r} can't be saved; expected str, bool, None, "
+            f"label {brief(label)} of type {type(label).__name__!r} can't be saved; expected str, bool, None, "
             f"{', '.join(kind.__name__ for kind in _SAVED)}, or a NumPy scalar. "
             "Turn the labels into one of these before fitting, for example with str()."
         )
@@ -206,16 +207,8 @@ def decode_label(value: JsonValue) -> Hashable:
         label: Hashable = _DECODERS[tag](content)
         hash(label)
     except (AttributeError, ValueError, KeyError, TypeError, ArithmeticError, OSError, RecursionError) as error:
-        raise LogsError(f"{_brief(value)} is not a saved label; expected what encode_label makes.") from error
+        raise LogsError(f"{brief(value)} is not a saved label; expected what encode_label makes.") from error
     return label
-
-
-def _brief(value: Any) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # digits or brackets without end
-        return f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _decode_int(text: str) -> int:

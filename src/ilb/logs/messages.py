@@ -17,9 +17,22 @@ def shown(values: Collection[Any], limit: int = 10) -> str:
     >>> shown(["a", "b", 3], limit=2)
     "'a', 'b' and 1 more"
     """
-    some = ", ".join(repr(value) for value, _ in zip(values, range(limit), strict=False))
+    some = ", ".join(brief(value) for value, _ in zip(values, range(limit), strict=False))
     more = len(values) - limit
     return f"{some} and {more:,} more" if more > 0 else some or "none"
+
+
+def brief(value: Any, most: int = 80) -> str:
+    """A value as Python shows it, cut short; also one that Python refuses to show.
+
+    >>> brief("x" * 100, most=10), brief(10**5000)
+    ("'xxxxxx...", 'a very large int')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # digits or brackets without end
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,7 +16,7 @@ from ilb.errors import LogsError, SchemaError
 from ilb.logs import checks
 from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_moments, read_numbers
 from ilb.logs.labels import Labels, Values, as_label, has_numpy_order, in_order, missing_rows, read_labels
-from ilb.logs.messages import counted, shown
+from ilb.logs.messages import brief, counted, shown
 from ilb.logs.schema import Schema, side_by_side
 from ilb.logs.tables import Roles, Rows, require_columns
 
@@ -111,8 +111,8 @@ def _read_times(name: str, series: nw.Series[Any]) -> Shaped[np.ndarray, " N"]:
         ranks = {moment: rank for rank, moment in enumerate(sorted(set(moments)))}  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
         raise LogsError(
-            f"column {name!r} holds times such as {times.labels[0]!r} that have no order; expected numbers, dates or "
-            "ISO text such as '2024-03-31'. Turn them into one of these, or leave out time= to keep the table's order."
+            f"column {name!r} holds times such as {brief(times.labels[0])} that have no order; expected numbers, dates "
+            "or ISO text such as '2024-03-31'. Turn them into one of these, or leave out time= to keep the order."
         ) from error
     return np.array([ranks[moment] for moment in moments], dtype=np.int64).take(times.codes)
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32
 from ilb.errors import LogsError, SchemaError
 from ilb.logs.columns import KINDS, Column
 from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label, is_missing
-from ilb.logs.messages import one_line, shown
+from ilb.logs.messages import brief, one_line, shown
 from ilb.logs.tables import open_table, require_columns
 
 
@@ -142,8 +142,8 @@ class Schema:
             position = None
         if position is None:
             raise SchemaError(
-                f"unknown action {label!r}; column {self.action!r} had {len(self.actions)} actions when the schema was "
-                f"made: {shown(self.actions)}. Use one of these, or fit again with the new action."
+                f"unknown action {brief(label)}; column {self.action!r} had {len(self.actions)} actions when the "
+                f"schema was made: {shown(self.actions)}. Use one of these, or fit again with the new action."
             )
         return position
 

@@ -21,7 +21,7 @@ from narwhals.exceptions import DuplicateError
 from ilb.errors import LogsError, LogsWarning
 from ilb.files import put_in_place, reason
 from ilb.logs.labels import Labels
-from ilb.logs.messages import counted, near, one_line, shown, warn
+from ilb.logs.messages import brief, counted, near, one_line, shown, warn
 
 KnownLabels: TypeAlias = Mapping[str, Collection[Hashable] | None]
 """Columns whose values are labels, each with those that it may have, where these are known."""
@@ -110,8 +110,8 @@ def _as_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid as error:
         wrong = next(value for value in column.to_pylist() if value is not None and not _is_utf8(value))
         raise LogsError(
-            f"can't read {str(path)!r}: column {name!r} has {wrong!r}, which is not UTF-8. Save the table as UTF-8, or "
-            "read it yourself, with its encoding, and pass the frame."
+            f"can't read {str(path)!r}: column {name!r} has {brief(wrong)}, which is not UTF-8. Save the table as UTF-8, "
+            "or read it yourself, with its encoding, and pass the frame."
         ) from error
 
 

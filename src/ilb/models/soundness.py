@@ -17,6 +17,7 @@ from jaxtyping import AbstractArray, Float, jaxtyped
 
 from ilb.errors import ModelFileError
 from ilb.logs import Schema
+from ilb.logs.messages import brief
 from ilb.models.latent import LatentModel, Provenance
 from ilb.models.recurrent import RecurrentRegression
 
@@ -77,7 +78,7 @@ def _flaws_of_provenance(provenance: Provenance) -> Iterator[str]:
     for name in ("seed", "rows", "instances"):
         value = getattr(provenance, name)
         if type(value) is not int or (name != "seed" and value < 0):
-            yield f"its provenance has {name} {_brief(value)}"
+            yield f"its provenance has {name} {brief(value)}"
     if type(provenance.version) is not str or type(provenance.interrupted) is not bool:
         yield "its provenance has a version or an interruption that is none"
     if not all(type(note) is str for note in provenance.notes):
@@ -97,6 +98,8 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
     for name in ("encoding_covariance", "population_covariance"):
         if not _is_covariance(getattr(noise, name)):
             yield f"noise.{name} is no covariance"
+    if n and np.linalg.eigvalsh(np.asarray(noise.encoding_covariance, np.float64))[0] <= 0:
+        yield "noise.encoding_covariance is singular: some direction of the encoding would have no noise at all"
     if not (np.all(np.asarray(noise.reward_variance) >= 0) and float(noise.leftover_variance) >= 0):
         yield "a variance of the noise is negative"
     coefficients = getattr(model.reward, "coefficient_covariance", None)
@@ -137,7 +140,7 @@ def _other_size(name: str, part: Any, inputs: int, outputs: int, of_what: str) -
         yield f"{name} does not take {inputs} numbers ({type(error).__name__})"
         return
     if not isinstance(found, jax.ShapeDtypeStruct) or found.shape != (outputs,):
-        yield f"{name} gives {_brief(getattr(found, 'shape', found))}; expected the {outputs} {of_what}"
+        yield f"{name} gives {brief(getattr(found, 'shape', found))}; expected the {outputs} {of_what}"
 
 
 def _is_covariance(matrix: Float[Any, "m m"]) -> bool:
@@ -146,11 +149,6 @@ def _is_covariance(matrix: Float[Any, "m m"]) -> bool:
     if values.ndim != 2 or values.shape[0] != values.shape[1] or np.abs(values - values.T).max(initial=0.0) > slack:
         return False
     return len(values) == 0 or bool(np.linalg.eigvalsh(values)[0] >= -slack)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 _FLAWS: dict[type[eqx.Module], Callable[[Any], Iterator[str]]] = {

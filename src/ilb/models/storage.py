@@ -28,7 +28,7 @@ from safetensors.numpy import save as pack_arrays
 from ilb.errors import ModelFileError
 from ilb.files import draft_beside, flush_to_disk, locked, reason
 from ilb.logs import Schema
-from ilb.logs.messages import one_line
+from ilb.logs.messages import brief, one_line
 from ilb.models.latent import LatentModel, Provenance
 from ilb.models.recurrent import RecurrentRegression
 from ilb.models.soundness import require_sound
@@ -184,7 +184,9 @@ def _state_of(path: Path) -> tuple[int, ...]:
 def _read_arrays(path: Path, named: dict[str, Any]) -> bytes:
     file = path / str(named["file"])
     if file.parent != path or not file.is_file():
-        raise ModelFileError(f"{path} names its arrays as {file.name!r}, which is not there. Copy the whole directory.")
+        raise ModelFileError(
+            f"{path} names its arrays as {brief(file.name)}, which is not there. Copy the whole directory."
+        )
     packed = file.read_bytes()
     if hashlib.sha256(packed).hexdigest() != named["sha256"]:
         raise ModelFileError(
@@ -260,7 +262,7 @@ def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return jnp.asarray(arrays[part["array"]])
     if part["module"] not in STORABLE:
         raise ModelFileError(
-            f"{name} is a {part['module']!r}, which this ILB does not know. Upgrade identifiable-latent-bandits, "
+            f"{name} is a {brief(part['module'])}, which this ILB does not know. Upgrade identifiable-latent-bandits, "
             "or import the module that marks it as `storable`."
         )
     inner = {field: _put_together(value, f"{name}.{field}", arrays) for field, value in part["fields"].items()}
