@@ -162,7 +162,7 @@ def test_words_are_categories_as_before(words: list[str]) -> None:
 def test_bytes_that_are_no_letters_are_named(tmp_path: Path, column: str) -> None:
     path = write(tmp_path / "logs.csv", **{column: ["Malmö", "Lund", "Ystad"] * 20})
     path.write_bytes(path.read_text(encoding="utf-8").encode("latin-1"))
-    with pytest.raises(LogsError, match=rf"column '{column}' has b'Malm\\xf6', which is not UTF-8\. Save the table as"):
+    with pytest.raises(LogsError, match=rf"column '{column}' has b'Malm\\xf6', which is not UTF-8\. Save it as"):
         Logs.from_frame(path, **ROLES)
 
 

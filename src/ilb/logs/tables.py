@@ -110,7 +110,7 @@ def _as_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid as error:
         wrong = next(value for value in column.to_pylist() if value is not None and not _is_utf8(value))
         raise LogsError(
-            f"can't read {str(path)!r}: column {name!r} has {brief(wrong)}, which is not UTF-8. Save the table as UTF-8, "
+            f"can't read {str(path)!r}: column {name!r} has {brief(wrong)}, which is not UTF-8. Save it as UTF-8, "
             "or read it yourself, with its encoding, and pass the frame."
         ) from error
 
