@@ -73,16 +73,10 @@ def test_a_misspelt_name_is_answered_with_the_nearest_of_those_that_can_be_built
 
 NEEDS = {
     "a latent model": {"CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated", "Calibrated-TS"}
+    | {"ProBALL-UCB", "ProBALL-UCB (wary)", "MIN-UCB (model)", "MIN-UCB (wary)", "Regret balancing"}
     | {"MABPrior", "mTS (encodings)", "mUCB (encodings)"},
-    "logs": {
-        "MAB (centred)",
-        "HierTS",
-        "Warm LinTS",
-        "mTS (rewards)",
-        "mUCB (rewards)",
-        "mTS (encodings)",
-        "mUCB (encodings)",
-    },
+    "logs": {"MAB (centred)", "MIN-UCB", "HierTS", "Warm LinTS"}
+    | {"mTS (rewards)", "mUCB (rewards)", "mTS (encodings)", "mUCB (encodings)"},
     "a trained network": {"Regression"},
     "the number of actions": {"MAB", "LinUCB", "LinTS", "Uniform"},
     "the number of context columns": {"LinUCB", "LinTS"},

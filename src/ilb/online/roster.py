@@ -10,10 +10,12 @@ from ilb.logs.messages import near
 from ilb.models.baselines import Ingredients, MissingIngredientError
 from ilb.models.latent import LatentModel
 from ilb.online.arms import FirstContextBelief, mab, mab_centred, uniform
+from ilb.online.balancing import calibrated_or_mab
 from ilb.online.discrete import mts, mucb
 from ilb.online.hierarchical import hierarchical_ts
 from ilb.online.latent import CalibratedBelief, ContextBelief, PrintedBelief, ReleasedBelief
 from ilb.online.linear import lin_ts, lin_ucb, warm_lin_ts
+from ilb.online.optimism import min_ucb, model_min_ucb
 from ilb.online.policy import (
     AbstractBelief,
     AbstractPolicy,
@@ -23,6 +25,7 @@ from ilb.online.policy import (
     IndependentThompson,
     Thompson,
 )
+from ilb.online.proball import proball_ucb
 from ilb.online.recurrent import regression_policy
 
 Builder = Callable[[Ingredients], AbstractPolicy]
@@ -40,9 +43,15 @@ ROSTER: Mapping[str, Builder] = {
     "FPG-TS (released)": _on_model(ReleasedBelief, Thompson()),
     "Calibrated": _on_model(CalibratedBelief, Greedy()),
     "Calibrated-TS": _on_model(CalibratedBelief, Thompson()),
+    "ProBALL-UCB": lambda given: proball_ucb(given.model),
+    "ProBALL-UCB (wary)": lambda given: proball_ucb(given.model, missed_share=0.25),
+    "MIN-UCB (model)": lambda given: model_min_ucb(given.model),
+    "MIN-UCB (wary)": lambda given: model_min_ucb(given.model, missed_share=1.0),
+    "Regret balancing": lambda given: calibrated_or_mab(given.model, given.reward_variance),
     "MABPrior": _on_model(FirstContextBelief, Thompson()),
     "MAB": lambda given: mab(given.actions, given.reward_variance),
     "MAB (centred)": lambda given: mab_centred(given.log_fits.reward_scale, given.reward_variance),
+    "MIN-UCB": lambda given: min_ucb(given.log_fits.reward_population),
     "HierTS": lambda given: hierarchical_ts(given.log_fits.reward_population),
     "LinUCB": lambda given: lin_ucb(given.actions, given.context_dim, given.noise_std),
     "LinTS": lambda given: lin_ts(given.actions, given.context_dim, given.noise_std),
