@@ -41,7 +41,7 @@ TESTS: dict[str, str] = {
     "offline/rewards/mlp.py": "test_mlp_reward.py",
     "offline/rewards/recipe.py": "test_reward_model.py",
     "models/latent.py": "test_model_file.py test_latent_beliefs.py",
-    "models/storage.py": "test_model_file.py",
+    "models/storage.py": "test_model_file.py test_hostile_models.py",
 }
 """The files of tests that concern each module; the examples in its own docstrings are run as well."""
 
