@@ -274,19 +274,24 @@ class Tied(AbstractRewards):
         return self.mean() + self.std() * noise
 
 
+BOTH = jnp.ones(2, dtype=bool)
+
+
 def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations() -> None:
     values = UpperConfidence(as_real(1.5)).values(
-        jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5]))
+        jr.key(0), IndependentRewards(jnp.array([1.0, 2.0]), jnp.array([2.0, 0.5])), BOTH
     )
     np.testing.assert_allclose(values, [1 + 1.5 * 2, 2 + 1.5 * 0.5])
 
 
 def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common() -> None:
-    draws = np.asarray(jax.vmap(lambda key: IndependentThompson().values(key, Tied()))(jr.split(jr.key(0), 10_000)))
+    draws = np.asarray(
+        jax.vmap(lambda key: IndependentThompson().values(key, Tied(), BOTH))(jr.split(jr.key(0), 10_000))
+    )
     np.testing.assert_allclose(draws.mean(axis=0), Tied().mean(), atol=4 * 2 / 100)
     np.testing.assert_allclose(draws.std(axis=0), Tied().std(), rtol=0.03)
     assert abs(np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]) < 4 / 100
-    joint = np.asarray(jax.vmap(lambda key: Thompson().values(key, Tied()))(jr.split(jr.key(0), 100)))
+    joint = np.asarray(jax.vmap(lambda key: Thompson().values(key, Tied(), BOTH))(jr.split(jr.key(0), 100)))
     np.testing.assert_array_equal(joint[:, 0], joint[:, 1])
 
 

@@ -60,7 +60,7 @@ class Softmax(AbstractRule):
 
     temperature: Float[Array, ""] = eqx.field(converter=as_real, default=0.2)
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Array:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Array) -> Array:
         mean = rewards.mean()
         return mean + self.temperature * jr.gumbel(key, mean.shape)
 

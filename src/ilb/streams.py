@@ -32,6 +32,8 @@ class Stream(IntEnum):
     """Worlds and fits often share a seed, and a network must not start from the numbers its world was drawn with."""
     DRIFT = 1 << 22
     """Of a round: its key is split for the context and the rewards, which uses up the small numbers."""
+    OWN_EFFECTS = 1 << 23
+    """Of an instance: what sets its rewards apart from those of the world that it is drawn from."""
 
     def key(self, seed: int) -> PRNGKeyArray:
         """Begin this stream for a seed.

@@ -71,8 +71,10 @@ def widened_lin_ts(regression: ContextRegression, noise_std: ArrayLike, horizon:
 STUDY_ROSTER: Mapping[str, Builder] = {
     **ROSTER,
     "LinTS (released)": lambda given: widened_lin_ts(
-        ContextRegression.on_no_rows(given.actions, given.context_dim), given.noise_std, given.horizon
+        ContextRegression.on_no_rows(given.actions, given.context_dim), given.noise_std, given.planned_rounds
     ),
-    "Warm LinTS (released)": lambda given: widened_lin_ts(given.log_fits.regression, given.noise_std, given.horizon),
+    "Warm LinTS (released)": lambda given: widened_lin_ts(
+        given.log_fits.regression, given.noise_std, given.planned_rounds
+    ),
 }
 """The policies of the library, and those that only the released code has."""

@@ -15,7 +15,7 @@ from ilb.live.programs import BoundPolicy
 from ilb.live.saved import Memory, read_memory
 from ilb.logs import Schema
 from ilb.logs.labels import as_label, is_missing
-from ilb.models.baselines import Ingredients
+from ilb.models.baselines import DOUBT, Ingredients
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.online.policy import AbstractPolicy
@@ -49,10 +49,21 @@ class LiveBandit:
         self._bound = BoundPolicy(policy, schema, self.seed)
 
     @classmethod
-    def on(cls, model: LatentModel | RecurrentRegression, policy: str | None = None, *, seed: int = 0) -> LiveBandit:
+    def on(
+        cls,
+        model: LatentModel | RecurrentRegression,
+        policy: str | None = None,
+        *,
+        seed: int = 0,
+        horizon: int | None = None,
+        doubt: float = DOUBT,
+    ) -> LiveBandit:
         """Bind a fitted model and the policy of this name (see `ilb.online.roster.ROSTER`).
 
-        The default is what a model is best for: the calibrated posterior, or what a recurrent regression predicts.
+        The default is what a model is best for: the adaptive policy, or what a recurrent regression predicts. `horizon`
+        is the number of decisions that each instance will have, where that is known: with ten, little is tried out,
+        and near the end nothing is. `doubt` is the probability, before anything is seen of a person, that the model is
+        not right for them: the larger, the more is tried out, and the sooner the model is given up.
         """
         if not isinstance(model, LatentModel | RecurrentRegression):
             raise DecisionError(
@@ -64,7 +75,9 @@ class LiveBandit:
         schema = model.schema
         if schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")
-        given = Ingredients.on(model, actions=len(schema.actions), context_dim=schema.width)
+        given = Ingredients.on(
+            model, actions=len(schema.actions), context_dim=schema.width, horizon=horizon, doubt=doubt
+        )
         return cls(build_policy(given, policy or given.usual_policy), schema, seed=seed)
 
     def start(self, instance: Hashable) -> LiveInstance:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import ndtr
+
+from ilb.errors import DecisionError
+from ilb.online.policy import Outlook
+
+DOUBTFUL = 0.5
+"""The probability from which a doubt is put into words."""
+
+BISECTIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +23,12 @@ class Decision:
     """What to do for one instance now, and why.
 
     `number` counts the contexts of the instance from 0 and names the decision when its reward comes. The mappings go
-    from action labels to numbers: what is believed of each action's expected reward (`expected_reward`, `reward_std`),
-    how probable it is that it is the best allowed one (`probability_best`), and with what probability it was to be
-    chosen (`propensities`). Probabilities of being best, and those of policies that sample, are shares of
-    `ilb.online.policy.PROPENSITY_POINTS` fixed points of the belief.
+    from action labels to numbers: what is believed of each action's expected reward (`expected_reward`, `reward_std`,
+    and `interval`), how probable it is that it is the best allowed one (`probability_best`), with what probability it
+    was to be chosen (`propensities`), and how probable it is that it is not what the logs say (`doubts`). `misfit` is
+    the probability that the model is not right for this person; policies that never doubt it say 0. Probabilities of
+    being best, and those of policies that sample, are shares of `ilb.online.policy.PROPENSITY_POINTS` fixed points of
+    the belief.
     """
 
     instance: Hashable
@@ -28,23 +39,55 @@ class Decision:
     probability_best: Mapping[Hashable, float]
     propensities: Mapping[Hashable, float]
     reason: str
+    doubts: Mapping[Hashable, float] = field(default_factory=dict)
+    misfit: float = 0.0
+    _outlook: Outlook | None = field(default=None, repr=False, compare=False)
 
     @property
     def propensity(self) -> float:
         """The probability with which this action was chosen."""
         return self.propensities[self.action]
 
+    def interval(self, level: float = 0.95) -> dict[Hashable, tuple[float, float]]:
+        """Say between what bounds the expected reward of each action is believed to be, with this probability."""
+        if not 0 < level < 1:
+            raise DecisionError(f"the level of an interval is between 0 and 1; got {level!r}.")
+        if self._outlook is None:
+            raise DecisionError("this decision was not made by a LiveInstance: there is no belief behind it.")
+        bounds = quantiles(self._outlook, np.array([(1 - level) / 2, (1 + level) / 2]))
+        return dict(zip(self.expected_reward, map(tuple, bounds.T.tolist()), strict=True))
+
+
+def quantiles(outlook: Outlook, levels: Float[np.ndarray, " levels"]) -> Float[np.ndarray, "levels K"]:
+    """Invert the distribution function of the mixture of each action, by bisection."""
+    weights, means, stds = (np.asarray(part, np.float64) for part in outlook[:3])
+    stds = np.maximum(stds, np.finfo(np.float32).tiny)
+    reach = 12 * stds
+    low, high = (
+        np.tile((means - reach).min(axis=0), (len(levels), 1)),
+        np.tile((means + reach).max(axis=0), (len(levels), 1)),
+    )
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        below = np.sum(weights * ndtr((middle[:, None] - means) / stds), axis=1) < levels[:, None]
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)
+
 
 def explain(
     labels: Sequence[Hashable],
+    says: Sequence[str],
     instance: Hashable,
     number: int,
     action: int,
     numbers: Float[np.ndarray, "4 K"],
+    outlook: Outlook,
     allowed: Bool[np.ndarray, " K"],
 ) -> Decision:
-    """Put the numbers of a decision under their labels and say why it was made."""
+    """Put the numbers of a decision under their labels and say why it was made; `says` has words for hypotheses."""
     mean, std, best, propensity = numbers.tolist()
+    doubts = outlook.doubts.tolist()
+    reason = _reason(labels, action, mean, std, best, allowed)
     return Decision(
         instance,
         number,
@@ -53,8 +96,27 @@ def explain(
         dict(zip(labels, std, strict=True)),
         dict(zip(labels, best, strict=True)),
         dict(zip(labels, propensity, strict=True)),
-        _reason(labels, action, mean, std, best, allowed),
+        "; ".join([reason, *_doubts_in_words(labels, says, np.asarray(outlook.hypotheses), doubts)]),
+        dict(zip(labels, doubts, strict=True)),
+        float(1 - outlook.hypotheses[0]),
+        outlook,
     )
+
+
+def _doubts_in_words(
+    labels: Sequence[Hashable],
+    says: Sequence[str],
+    hypotheses: Float[np.ndarray, " H"],
+    doubts: Sequence[float],
+) -> list[str]:
+    words = []
+    likeliest = int(np.argmax(hypotheses))
+    if likeliest and 1 - hypotheses[0] > DOUBTFUL:
+        words.append(f"the model does not fit this person (probability {1 - hypotheses[0]:.2f}): {says[likeliest]}")
+    changed = [f"{labels[a]!r} ({doubt:.2f})" for a, doubt in enumerate(doubts) if doubt > DOUBTFUL]
+    if changed:
+        words.append(f"rewards here are not what the logs say of {', '.join(changed)}")
+    return words
 
 
 def _reason(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, UInt32
 
 from ilb.errors import DecisionError
 from ilb.live.decision import Decision, explain
-from ilb.live.programs import BoundPolicy, Vector, instance_stream
+from ilb.live.programs import BoundPolicy, Vector, instance_stream, unpack
 from ilb.live.saved import Memory, Pending, write_memory
 from ilb.networks import padded_size
 
@@ -131,11 +131,21 @@ class LiveInstance:
         self, state: Vector, numbers: Float[np.ndarray, " numbers"], row: np.ndarray, mask: Bool[np.ndarray, " K"]
     ) -> Decision:
         """Keep the state that a compiled decision left, and put its numbers into words."""
-        number, action, actions = self._seen, int(numbers[0]), self._bound.schema.actions
+        bound, number, action = self._bound, self._seen, int(numbers[0])
         self._state = state
         self._pending[number] = Pending(row, action)
         self._seen += 1
-        return explain(actions, self.label, number, action, numbers[1:].reshape(4, -1), mask)
+        summary, outlook = np.split(numbers[1:], [4 * len(mask)])
+        return explain(
+            bound.schema.actions,
+            bound.says,
+            self.label,
+            number,
+            action,
+            summary.reshape(4, -1),
+            unpack(bound.outlook, outlook),
+            mask,
+        )
 
 
 def decide_together(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -39,7 +40,7 @@ class Packing(NamedTuple):
 def packing_of(tree: PyTree) -> Packing:
     """Find the layout of a tree of arrays."""
     leaves, structure = jax.tree.flatten(tree)
-    shapes, types = tuple(map(jnp.shape, leaves)), tuple(map(jnp.result_type, leaves))
+    shapes, types = tuple(map(np.shape, leaves)), tuple(map(jnp.result_type, leaves))
     return Packing(structure, shapes, types)
 
 
@@ -53,7 +54,7 @@ def pack(tree: PyTree) -> Float[Array, " size"]:
     return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in leaves] or [jnp.zeros(0)])
 
 
-def unpack(packing: Packing, vector: Float[Array, " size"]) -> PyTree:
+def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTree:
     """Take a vector apart again.
 
     >>> tree = {"a": jnp.arange(2), "b": jnp.ones((1, 2))}
@@ -142,6 +143,9 @@ class BoundPolicy:
         self.seed = seed
         self.start = pack(start)
         self.vector = pack(policy)
+        self.says = policy.says
+        nowhere = jnp.zeros(schema.width)
+        self.outlook = packing_of(eqx.filter_eval_shape(lambda: policy.rewards(start, nowhere).outlook()))
         self.programs = compile_programs(packing_of(policy), packing_of(start))
         layout = json.dumps([schema.to_json(), packing_of(start).shapes], sort_keys=True)
         self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]

@@ -17,7 +17,10 @@ from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 
 HORIZON = 2000
-"""Rounds that a policy plans for where nothing else is said: those of the paper's figures."""
+"""Rounds that mUCB plans for where nothing else is said: those of the paper's figures."""
+
+DOUBT = 0.05
+"""The probability, before anything is seen of a person, that the model is not right for them."""
 
 
 class ContextRegression(eqx.Module):
@@ -112,6 +115,8 @@ class Ingredients:
 
     `reward_variance`, one number or one for each action, is the variance of an instance's rewards around their mean
     that bandits from scratch (MAB, LinUCB, LinTS) are told. Unless it is given, it is that of the model or of the logs.
+    `horizon` is the number of rounds that an instance will have, where that is known. `doubt` is the probability that
+    the model is wrong for a person, for policies that reckon with that.
     """
 
     def __init__(
@@ -123,9 +128,11 @@ class Ingredients:
         actions: int | None = None,
         context_dim: int | None = None,
         reward_variance: ArrayLike | None = None,
-        horizon: int = HORIZON,
+        horizon: int | None = None,
+        doubt: float = DOUBT,
     ) -> None:
         self.horizon = horizon
+        self.doubt = doubt
         self._model = model
         self._log_fits = log_fits
         self._network = network
@@ -173,9 +180,14 @@ class Ingredients:
         return _given(self._context_dim, "the number of context columns. Give context_dim=.")
 
     @property
+    def planned_rounds(self) -> int:
+        """The rounds to plan for, by policies that must plan."""
+        return HORIZON if self.horizon is None else self.horizon
+
+    @property
     def usual_policy(self) -> str:
         """What to play where no policy is named."""
-        return "Calibrated" if self._network is None else "Regression"
+        return "Adaptive" if self._network is None else "Regression"
 
     @cached_property
     def encoding_states(self) -> DiscreteStates:

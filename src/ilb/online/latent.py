@@ -28,8 +28,8 @@ from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import Affine
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence, RewardSums
-from ilb.online.policy import AbstractBelief, AbstractRewards
-from ilb.types import Context, RewardModel, Step, Values
+from ilb.online.policy import AbstractBelief, AbstractRewards, Outlook
+from ilb.types import Allowed, Context, RewardModel, Step, Values
 
 
 class LatentRewards(AbstractRewards):
@@ -102,6 +102,14 @@ class MomentRewards(AbstractRewards):
     def at(self, noise: Float[Array, " noise"]) -> Values:
         return self.lasting.at(noise) + self.moment
 
+    def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:
+        """Rounds to come have other moments: only what lasts is worth knowing."""
+        return self.lasting.worth_trying(allowed, horizon)
+
+    def outlook(self) -> Outlook:
+        lasting = self.lasting.outlook()
+        return lasting._replace(means=lasting.means + self.moment)
+
 
 class AbstractLatentBelief(AbstractBelief):
     """A belief whose state is `Evidence`: contexts are encoded and summed, rewards are summed by action.
@@ -153,13 +161,13 @@ class PrintedBelief(AbstractLatentBelief):
     model: LatentModel = eqx.field(converter=LatentModel.bare)
 
     def __check_init__(self) -> None:
-        _linear(self.model)
+        linear_reward(self.model)
 
     def believe(self, state: Evidence) -> LatentRewards:
         """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
         dim = state.encoding_sum.shape[0]
-        reward = _linear(self.model).on_first(dim)
-        precision = jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
+        reward = linear_reward(self.model).on_first(dim)
+        precision = jnp.eye(dim) + outer_sum(reward.theta, state.rewards.pulls)
         information = state.encoding_sum / state.rounds + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
 
@@ -170,19 +178,23 @@ class ReleasedBelief(AbstractLatentBelief):
     model: LatentModel = eqx.field(converter=LatentModel.bare)
 
     def __check_init__(self) -> None:
-        _linear(self.model)
+        linear_reward(self.model)
 
     def believe(self, state: Evidence) -> LatentRewards:
         """Believe the Gaussian posterior in which a context counts as much as a reward."""
         dim = state.encoding_sum.shape[0]
-        reward = _linear(self.model).on_first(dim)
-        precision = state.rounds * jnp.eye(dim) + _outer_sum(reward, state.rewards.pulls)
+        reward = linear_reward(self.model).on_first(dim)
+        precision = state.rounds * jnp.eye(dim) + outer_sum(reward.theta, state.rewards.pulls)
         information = state.encoding_sum + _residual_sum(reward, state.rewards)
         return _solved(precision, information, reward)
 
 
-class CalibratedBelief(AbstractLatentBelief):
-    """The posterior of v = (z, u) under what was measured in the logs (`Calibration`), own effects included."""
+class AbstractMeasuredBelief(AbstractLatentBelief):
+    """A belief about v = (z, u) under what was measured in the logs (`Calibration`).
+
+    Rewards are summed without what the population expects of their action: where rewards are large and differ little,
+    float32 would lose the differences.
+    """
 
     model: LatentModel
     to_basis: Affine
@@ -192,28 +204,43 @@ class CalibratedBelief(AbstractLatentBelief):
     own_variance: Float[Array, " K"]
 
     def __init__(self, model: LatentModel) -> None:
-        numbers = (jnp.asarray(part, jnp.float32) for part in Calibration.of(model, _linear(model)))
+        numbers = (jnp.asarray(part, jnp.float32) for part in Calibration.of(model, linear_reward(model)))
         matrix, shift, theta, intercept, self.prior_precision, self.reward_variance, self.own_variance = numbers
         self.model = model.bare()
         self.to_basis = Affine(matrix, shift)
         self.reward = LinearReward.known(theta, intercept)
 
+    def learn(self, state: Evidence, step: Step) -> Evidence:
+        return super().learn(state, step._replace(reward=step.reward - self.reward.intercept[step.action]))
+
+    def shown(self, state: Evidence) -> Float[Array, " p"]:
+        """Sum the encodings in the basis where their noise is one; nothing is shown of hidden coordinates."""
+        encodings = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
+        return jnp.concatenate([encodings, jnp.zeros(len(self.prior_precision) - len(encodings))])
+
+
+class CalibratedBelief(AbstractMeasuredBelief):
+    """The posterior of v under what was measured in the logs, own effects included."""
+
+    def __init__(self, model: LatentModel) -> None:
+        super().__init__(model)
+
     def believe(self, state: Evidence) -> PartlyExplainedRewards:
         leftover, sums = self.own_variance, state.rewards
         pooled = self.reward_variance + sums.pulls * leftover
-        shown = state.encoding_sum @ self.to_basis.matrix + state.rounds * self.to_basis.shift
-        hidden = jnp.zeros(len(self.prior_precision) - len(shown))
-        rounds = jnp.concatenate([jnp.full(len(shown), state.rounds), hidden])
-        precision = jnp.diag(self.prior_precision + rounds) + _outer_sum(self.reward, sums.pulls / pooled)
-        information = jnp.concatenate([shown, hidden]) + _residual_sum(self.reward, sums, 1 / pooled)
+        rounds = jnp.where(jnp.arange(len(self.prior_precision)) < self.model.encoded_dim, state.rounds, 0.0)
+        precision = jnp.diag(self.prior_precision + rounds) + outer_sum(self.reward.theta, sums.pulls / pooled)
+        information = self.shown(state) + (sums.reward_sum / pooled) @ self.reward.theta
         explained = _solved(precision, information, self.reward)
         # Given v, the own effect of action a is the share `gain` of how far its mean reward is from what v explains.
         gain = sums.pulls * leftover / pooled
         own = leftover * self.reward_variance / pooled
-        return PartlyExplainedRewards(explained, 1 - gain, gain * sums.means(), jnp.sqrt(own))
+        offset = gain * (self.reward.intercept + sums.means())
+        return PartlyExplainedRewards(explained, 1 - gain, offset, jnp.sqrt(own))
 
 
-def _linear(model: LatentModel) -> LinearReward:
+def linear_reward(model: LatentModel) -> LinearReward:
+    """Give the rewards of a model that are linear, which closed forms need; refuse others in words."""
     if not isinstance(model.reward, LinearReward):
         raise DecisionError(
             f"this policy learns from rewards in closed form, which needs a linear reward model; this one is a "
@@ -222,14 +249,14 @@ def _linear(model: LatentModel) -> LinearReward:
     return model.reward
 
 
-def _outer_sum(reward: LinearReward, weights: Values) -> Float[Array, "n n"]:
+def outer_sum(theta: Float[Array, "K n"], weights: Values) -> Float[Array, "n n"]:
     r"""Sum $w_a \theta_a \theta_a^\top$; as one product of matrices when instances are batched."""
-    return jnp.tensordot(weights, reward.theta[:, :, None] * reward.theta[:, None, :], 1)
+    return jnp.tensordot(weights, theta[:, :, None] * theta[:, None, :], 1)
 
 
-def _residual_sum(reward: LinearReward, sums: RewardSums, weights: Values | float = 1.0) -> Float[Array, " n"]:
-    r"""Sum $w_a \theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
-    return (weights * (sums.reward_sum - sums.pulls * reward.intercept)) @ reward.theta
+def _residual_sum(reward: LinearReward, sums: RewardSums) -> Float[Array, " n"]:
+    r"""Sum $\theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
+    return (sums.reward_sum - sums.pulls * reward.intercept) @ reward.theta
 
 
 def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], reward: LinearReward) -> LatentRewards:

@@ -6,7 +6,7 @@ Policies and their states are pytrees, so a refitted model runs in the program t
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -47,6 +47,30 @@ class AbstractRewards(eqx.Module):
     def draw(self, key: PRNGKeyArray) -> Values:
         """Draw all K at once from the joint belief."""
         return self.at(jr.normal(key, (self.noise_size,)))
+
+    def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:
+        """Say what knowing each action better would bring in the rounds to come; nothing, where a belief can't say."""
+        del allowed, horizon
+        return jnp.zeros_like(self.mean())
+
+    def outlook(self) -> Outlook:
+        """Take the belief apart into normal distributions: here, into one for each action."""
+        mean, std = self.mean(), self.std()
+        return Outlook(jnp.ones((1, len(mean))), mean[None], std[None], jnp.ones(1), jnp.zeros_like(mean))
+
+
+class Outlook(NamedTuple):
+    """A belief about each action's expected reward as a mixture of M normal distributions, for reports.
+
+    `hypotheses` are the probabilities of what the mixture is over, that the model is right coming first, and `doubts`
+    those that an action is not what the logs say.
+    """
+
+    weights: Float[Array, "M K"]
+    means: Float[Array, "M K"]
+    stds: Float[Array, "M K"]
+    hypotheses: Float[Array, " H"]
+    doubts: Float[Array, " K"]
 
 
 class IndependentRewards(AbstractRewards):
@@ -92,9 +116,19 @@ class AbstractPolicy(eqx.Module):
     def propensities(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> Values:
         """Give the probability of each action being chosen, after `decide` has taken the context in."""
 
+    @property
+    def says(self) -> tuple[str, ...]:
+        """Words for the hypotheses of the `Outlook`, for reports."""
+        return ()
+
 
 class AbstractBelief(eqx.Module):
     """How evidence about one instance turns into a belief about its rewards."""
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """Words for the hypotheses of the `Outlook`, for reports."""
+        return ()
 
     @abc.abstractmethod
     def init(self) -> State:
@@ -118,12 +152,12 @@ class AbstractRule(eqx.Module):
     """How to value actions by what is believed of them; the largest value is taken."""
 
     @abc.abstractmethod
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
-        """Value all K actions."""
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        """Value all K actions; the largest value of an allowed one is taken."""
 
     def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         """Give the probability with which each action is taken; by default, one for the largest value."""
-        return indicate(self.values(key, rewards), allowed)
+        return indicate(self.values(key, rewards, allowed), allowed)
 
 
 class BeliefPolicy(AbstractPolicy):
@@ -132,12 +166,16 @@ class BeliefPolicy(AbstractPolicy):
     belief: AbstractBelief
     rule: AbstractRule
 
+    @property
+    def says(self) -> tuple[str, ...]:
+        return self.belief.says
+
     def init(self) -> State:
         return self.belief.init()
 
     def decide(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> tuple[State, Choice]:
         state = self.belief.observe(state, context)
-        return state, choose(self.rule.values(key, self.belief.rewards(state, context)), allowed)
+        return state, choose(self.rule.values(key, self.belief.rewards(state, context), allowed), allowed)
 
     def learn(self, state: State, step: Step) -> State:
         return self.belief.learn(state, step)
@@ -152,8 +190,8 @@ class BeliefPolicy(AbstractPolicy):
 class Greedy(AbstractRule):
     """The expected reward itself (Alg. 1, line 7)."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
-        del key
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del key, allowed
         return rewards.mean()
 
 
@@ -162,15 +200,16 @@ class UpperConfidence(AbstractRule):
 
     width: Float[Array, ""] = eqx.field(converter=as_real)
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
-        del key
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del key, allowed
         return rewards.mean() + self.width * rewards.std()
 
 
 class Thompson(AbstractRule):
     """One joint draw from the belief."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del allowed
         return rewards.draw(key)
 
     def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
@@ -181,7 +220,8 @@ class Thompson(AbstractRule):
 class IndependentThompson(AbstractRule):
     """A separate draw for each action from its own marginal (Alg. 1, line 9, as printed)."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del allowed
         mean = rewards.mean()
         return mean + rewards.std() * jr.normal(key, mean.shape)
 
@@ -190,10 +230,25 @@ class IndependentThompson(AbstractRule):
         return probability_best(IndependentRewards(rewards.mean(), rewards.std()), allowed)
 
 
+class WorthTrying(AbstractRule):
+    """The expected reward, and what is gained in the rounds to come by knowing the action better.
+
+    With an unknown `horizon` (infinite) as many rounds are taken to be ahead as there were; near a known one, the rule
+    is greedy.
+    """
+
+    horizon: Float[Array, ""] = eqx.field(converter=as_real, default=np.inf)
+
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del key
+        return rewards.mean() + rewards.worth_trying(allowed, self.horizon)
+
+
 class Uniform(AbstractRule):
     """Any allowed action, whatever is believed: the logging policy of the paper."""
 
-    def values(self, key: PRNGKeyArray, rewards: AbstractRewards) -> Values:
+    def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
+        del allowed
         return jr.uniform(key, rewards.mean().shape)
 
     def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:

@@ -36,6 +36,10 @@ def _on_model(belief: Callable[[LatentModel], AbstractBelief], rule: AbstractRul
 
 
 ROSTER: Mapping[str, Builder] = {
+    "Adaptive": lambda given: BeliefPolicy(
+        AdaptiveBelief(given.model, given.doubt),
+        WorthTrying(as_real(np.inf if given.horizon is None else given.horizon)),
+    ),
     "CPG": _on_model(ContextBelief, Greedy()),
     "FPG": _on_model(PrintedBelief, Greedy()),
     "FPG (released)": _on_model(ReleasedBelief, Greedy()),
@@ -58,8 +62,8 @@ ROSTER: Mapping[str, Builder] = {
     "Warm LinTS": lambda given: warm_lin_ts(given.log_fits.regression, given.noise_std),
     "mTS (encodings)": lambda given: mts(given.encoding_states),
     "mTS (rewards)": lambda given: mts(given.log_fits.reward_states),
-    "mUCB (encodings)": lambda given: mucb(given.encoding_states, given.horizon),
-    "mUCB (rewards)": lambda given: mucb(given.log_fits.reward_states, given.horizon),
+    "mUCB (encodings)": lambda given: mucb(given.encoding_states, given.planned_rounds),
+    "mUCB (rewards)": lambda given: mucb(given.log_fits.reward_states, given.planned_rounds),
     "Regression": lambda given: regression_policy(given.network),
     "Uniform": lambda given: uniform(given.actions),
 }

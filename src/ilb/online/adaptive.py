@@ -1,0 +1,291 @@
+r"""The adaptive belief: hypotheses on how wrong the model is for this person, weighed by what the person has shown.
+
+Under a hypothesis $h = (\kappa, \beta, \tau, \gamma)$, in the basis of `Calibration` (noise of one encoding is one):
+
+$$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, I / t), \quad b \sim N(0, \beta^2 I), \quad
+  \bar r_a \mid v \sim N(\gamma \theta_a^\top v + c_a + \delta_a, \sigma_a^2 / N_a), \quad
+  \delta_a \sim (1 - \epsilon) N(0, \omega_a + \tau^2 \rho^2) + \epsilon N(0, \omega_a + (\tau^2 + \Delta^2) \rho^2)$$
+
+with the own effects $\omega_a$ of the logs and the spread $\rho$ of expected rewards. Bias and own effects are
+integrated out, so everything is a function of the sums of `Evidence`. Whether an action has changed ($\epsilon$) is
+judged for each action against what all else says of it, with the others' judgements held fixed (`PASSES` times).
+
+Without doubt only the first hypothesis is left, which is `CalibratedBelief`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import rel_entr
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float
+
+from ilb.errors import DecisionError
+from ilb.models.baselines import DOUBT
+from ilb.models.latent import LatentModel
+from ilb.online.cholesky import cholesky, solve_lower, solve_upper
+from ilb.online.evidence import Evidence
+from ilb.online.latent import AbstractMeasuredBelief, outer_sum
+from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
+from ilb.types import Allowed, Values, as_real
+
+CHANGE = 1.0
+r"""$\Delta$: how much an action may have changed since the logs, in units of the spread of expected rewards."""
+
+PASSES = 2
+"""How often the actions are judged one by one."""
+
+TINY = 1e-12
+
+
+class Hypothesis(NamedTuple):
+    """How wrong the model may be for a person."""
+
+    says: str
+    wider: float = 1.0
+    r"""$\kappa$: the variance of the population, in units of that in the logs."""
+    bias: float = 0.0
+    r"""$\beta$: the encoder's bias, in units of the noise of one encoding."""
+    own: float = 0.0
+    r"""$\tau$: own effects of person and action, in units of the spread of expected rewards."""
+    relevance: float = 1.0
+    r"""$\gamma$: 1 where rewards follow the latent state as in the logs, 0 where they have nothing to do with it."""
+
+
+HYPOTHESES = (
+    Hypothesis("the model describes this person"),
+    Hypothesis("actions have effects of their own on this person", own=0.3),
+    Hypothesis("the contexts mislead a little about this person", bias=0.3, own=0.1),
+    Hypothesis("this person is unlike most in the logs", wider=10, bias=1, own=0.1),
+    Hypothesis("this person is unlike anybody in the logs", wider=100, bias=3, own=0.1),
+    Hypothesis("this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, own=1),
+    Hypothesis("the contexts of this person say nothing about the rewards", own=1, relevance=0),
+)
+"""What may be; the first is what the model says, and holds without doubt."""
+
+
+class MixedRewards(AbstractRewards):
+    """Rewards under each hypothesis, where each action is sound or has changed (the axis of two).
+
+    Given hypothesis and soundness, action a has the expected reward `means` + `share` y·(directions[a]) with standard
+    normal y, plus an own effect with variance `own_variance`. `lasting` is the variance of the part that y explains as
+    far as contexts to come will not tell it.
+    """
+
+    hypotheses: Float[Array, " H"]
+    soundness: Float[Array, "H 2 K"]
+    means: Float[Array, "H 2 K"]
+    share: Float[Array, "H 2 K"]
+    own_variance: Float[Array, "H 2 K"]
+    directions: Float[Array, "H K p"]
+    lasting: Float[Array, "H K"]
+    reward_variance: Float[Array, " K"]
+    rounds: Float[Array, ""]
+
+    def mean(self) -> Values:
+        return self._average(self.means)
+
+    def std(self) -> Values:
+        variance = self._average(self._variances() + (self.means - self.mean()) ** 2)
+        return jnp.sqrt(variance)
+
+    @property
+    def noise_size(self) -> int:
+        actions, dim = self.directions.shape[1:]
+        return 1 + 2 * actions + dim
+
+    def at(self, noise: Float[Array, " noise"]) -> Values:
+        actions = self.directions.shape[1]
+        which, kind, own, state = jnp.split(noise, (1, 1 + actions, 1 + 2 * actions))
+        # The first number says which hypothesis holds, those of `kind` which actions have changed.
+        h = jnp.minimum(jnp.searchsorted(jnp.cumsum(self.hypotheses), norm.cdf(which[0])), len(self.hypotheses) - 1)
+        changed = norm.cdf(kind) > self.soundness[h, 0]
+        mean, share, variance = (
+            jnp.where(changed, x[h, 1], x[h, 0]) for x in (self.means, self.share, self.own_variance)
+        )
+        return mean + share * (self.directions[h] @ state) + jnp.sqrt(variance) * own
+
+    def outlook(self) -> Outlook:
+        rows = (-1, self.means.shape[-1])
+        return Outlook(
+            (self.hypotheses[:, None, None] * self.soundness).reshape(rows),
+            self.means.reshape(rows),
+            jnp.sqrt(self._variances()).reshape(rows),
+            self.hypotheses,
+            self.hypotheses @ self.soundness[:, 1],
+        )
+
+    def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:
+        r"""Multiply the rounds ahead by what one round gains if the action's reward is known, for each play that takes.
+
+        Under each hypothesis, knowing that action a has the reward $m + s y$ improves on its rival, the best of the
+        other actions, by $s f((m - m_*) / s)$ on average, $f(x) = x \Phi(x) + \phi(x)$, and takes some
+        $1 + \sigma^2 / s^2$ plays. Only that variance $s^2$ counts that contexts will not resolve by themselves.
+        """
+        mean = jnp.where(allowed, self.mean(), -jnp.inf)
+        best = jnp.argmax(mean)
+        is_best = jnp.arange(len(mean)) == best
+        second = jnp.argmax(jnp.where(is_best, -jnp.inf, mean))
+        level = jnp.sum(self.soundness * self.means, axis=1)
+        rival = jnp.where(is_best, level[:, second, None], level[:, best, None])[:, None]
+        variance = self.own_variance + self.share**2 * self.lasting[:, None] + TINY
+        spread = jnp.sqrt(variance)
+        ahead = (self.means - rival) / spread
+        # Knowing the best better pays where it turns out to be worse than the second.
+        ahead = jnp.where(is_best, -ahead, ahead)
+        gain = spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
+        rounds = jnp.where(jnp.isinf(horizon), self.rounds, jnp.maximum(horizon - self.rounds, 0.0))
+        return rounds * self._average(gain / (1 + self.reward_variance / variance))
+
+    def _average(self, values: Float[Array, "H 2 K"]) -> Values:
+        return jnp.einsum("h,hjk,hjk->k", self.hypotheses, self.soundness, values)
+
+    def _variances(self) -> Float[Array, "H 2 K"]:
+        return self.own_variance + self.share**2 * jnp.sum(self.directions**2, axis=-1)[:, None]
+
+
+class _Posterior(NamedTuple):
+    """What follows under one hypothesis; `log_evidence` is a lower bound of its log-likelihood, up to a constant."""
+
+    log_evidence: Float[Array, ""]
+    soundness: Float[Array, "2 K"]
+    means: Float[Array, "2 K"]
+    share: Float[Array, "2 K"]
+    own_variance: Float[Array, "2 K"]
+    directions: Float[Array, "K p"]
+    lasting: Float[Array, " K"]
+
+
+class _Scales(NamedTuple):
+    """The numbers of a hypothesis; with an axis in front, those of all."""
+
+    wider: Float[Array, "*H"]
+    bias: Float[Array, "*H"]
+    relevance: Float[Array, "*H"]
+    own_variance: Float[Array, "*H 2 K"]
+
+
+class AdaptiveBelief(AbstractMeasuredBelief):
+    """What is believed of a person if the model may be wrong for them, with probability `doubt` to begin with.
+
+    A tenth of `doubt` is the probability that a single action is not what the logs say.
+    """
+
+    log_prior: Float[Array, " H"]
+    change_probability: Float[Array, ""]
+    scales: _Scales
+    _says: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, model: LatentModel, doubt: float = DOUBT, hypotheses: tuple[Hypothesis, ...] = HYPOTHESES
+    ) -> None:
+        super().__init__(model)
+        if not 0 <= doubt <= 1:
+            raise DecisionError(f"doubt is a probability, from 0 (the model is right) to 1; got {doubt}.")
+        self._says = tuple(hypothesis.says for hypothesis in hypotheses)
+        others = max(len(hypotheses) - 1, 1)
+        prior = np.full(len(hypotheses), doubt / others)
+        prior[0] = 1.0 - doubt * (len(hypotheses) > 1)
+        with np.errstate(divide="ignore"):
+            self.log_prior = jnp.asarray(np.log(prior), jnp.float32)
+        self.change_probability = jnp.asarray(doubt / 10, jnp.float32)
+        theta, intercept = self.reward.theta, self.reward.intercept
+        spread = jnp.mean(theta**2 @ (1 / self.prior_precision)) + jnp.var(intercept)
+        wider, bias, own, relevance = (
+            jnp.array([float(hypothesis[field]) for hypothesis in hypotheses]) for field in (1, 2, 3, 4)
+        )
+        sound = self.own_variance + (own**2 * spread)[:, None]
+        self.scales = _Scales(wider, bias, relevance, jnp.stack([sound, sound + CHANGE**2 * spread], axis=1))
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        return self._says
+
+    def believe(self, state: Evidence) -> MixedRewards:
+        posterior = jax.vmap(lambda scales: self._under(scales, state))(self.scales)
+        hypotheses = jax.nn.softmax(self.log_prior + posterior.log_evidence)
+        return MixedRewards(hypotheses, *posterior[1:], self.reward_variance, state.rounds)
+
+    def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
+        """Say how well each hypothesis explains what was seen, in nats, up to a constant."""
+        return jax.vmap(lambda scales: self._under(scales, state).log_evidence)(self.scales)
+
+    def _under(self, scales: _Scales, state: Evidence) -> _Posterior:
+        """Infer v, own effects and which actions have changed, under one hypothesis."""
+        n, rounds, pulls = self.model.encoded_dim, state.rounds, state.rewards.pulls
+        is_shown = jnp.arange(len(self.prior_precision)) < n
+        theta = scales.relevance * self.reward.theta
+        trust = 1 / (1 + scales.bias**2 * rounds)
+        prior = self.prior_precision / scales.wider
+        before = prior + jnp.where(is_shown, trust * rounds, 0.0)
+        shown = self.shown(state)
+        seen = pulls > 0
+        residual = state.rewards.means()
+        noise = self.reward_variance / jnp.maximum(pulls, 1)
+        pooled = scales.own_variance + noise
+        log_odds = jnp.log(self.change_probability) - jnp.log1p(-self.change_probability)
+        changed = jnp.zeros_like(pulls)
+        for _ in range(PASSES):
+            weights = jnp.where(seen, (1 - changed) / pooled[0] + changed / pooled[1], 0.0)
+            factor = cholesky(jnp.diag(before) + outer_sum(theta, weights))
+            information = trust * shown + (weights * residual) @ theta
+            v = solve_upper(factor, solve_lower(factor, information))
+            directions = _solve_rows(factor, theta)
+            explained = _squared(directions)
+            miss = residual - theta @ v
+            # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
+            left = jnp.maximum(1 - weights * explained, 1e-6)
+            alone, others = miss / left, explained / left + pooled
+            ratio = -0.5 * (jnp.log(others[1] / others[0]) + alone**2 * (1 / others[1] - 1 / others[0]))
+            judged, changed = changed, jax.nn.sigmoid(log_odds + jnp.where(seen, ratio, 0.0))
+        log_evidence = self._evidence_of_contexts(scales, shown[:n], rounds) + _evidence_of_rewards(
+            jnp.where(seen, judged, self.change_probability),
+            self.change_probability,
+            jnp.where(seen, pooled, 1.0),
+            2 * jnp.sum(jnp.log(jnp.diag(factor) / jnp.sqrt(before))),
+            jnp.sum(weights * miss**2) + jnp.sum(before * (v - trust * shown / before) ** 2),
+        )
+        gain = jnp.where(seen, scales.own_variance / pooled, 0.0)
+        means = self.reward.intercept + (1 - gain) * (theta @ v) + gain * residual
+        own = scales.own_variance * jnp.where(seen, noise / pooled, 1.0)
+        # Of what contexts say of v, the noise goes away with more of them and the bias stays.
+        kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
+        lasting = kept[0] ** 2 * explained if n == len(kept) else _squared(_solve_rows(factor, kept * theta))
+        return _Posterior(log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, directions, lasting)
+
+    def _evidence_of_contexts(
+        self, scales: _Scales, shown: Float[Array, " n"], rounds: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        count = jnp.maximum(rounds, 1)
+        variance = scales.wider / self.prior_precision[: len(shown)] + scales.bias**2 + 1 / count
+        return -0.5 * jnp.sum(jnp.log(variance) + (shown / count) ** 2 / variance) * (rounds > 0)
+
+
+def adaptive(model: LatentModel, doubt: float = DOUBT, horizon: int | None = None) -> BeliefPolicy:
+    """Doubt the model as far as a person gives cause to, and try what is worth trying over the rounds to come.
+
+    With an unknown `horizon` as many rounds are taken to be ahead as there were.
+    """
+    return BeliefPolicy(AdaptiveBelief(model, doubt), WorthTrying(as_real(np.inf if horizon is None else horizon)))
+
+
+def _evidence_of_rewards(
+    changed: Values, prior: Float[Array, ""], pooled: Float[Array, "2 K"], log_volume: Array, misfit: Array
+) -> Float[Array, ""]:
+    """Bound the log-likelihood of the mean rewards, given contexts and judgements of which actions have changed."""
+    scale = jnp.sum((1 - changed) * jnp.log(pooled[0]) + changed * jnp.log(pooled[1]))
+    surprise = jnp.sum(rel_entr(changed, prior) + rel_entr(1 - changed, 1 - prior))
+    return -0.5 * (log_volume + scale + misfit) - surprise
+
+
+def _solve_rows(factor: Float[Array, "p p"], rows: Float[Array, "K p"]) -> Float[Array, "K p"]:
+    return jnp.asarray(jax.vmap(lambda row: solve_lower(factor, row))(rows))
+
+
+def _squared(directions: Float[Array, "K p"]) -> Values:
+    return jnp.sum(directions**2, axis=1)
