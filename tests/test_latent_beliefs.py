@@ -60,13 +60,16 @@ def past() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=(15, DIM)), rng.integers(ACTIONS, size=15), rng.normal(size=15)
 
 
-def evidence_of(encodings: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> Evidence:
+def evidence_of(
+    encodings: np.ndarray, actions: np.ndarray, rewards: np.ndarray, belief: AbstractLatentBelief | None = None
+) -> Evidence:
+    """Sum what was seen, as this belief sums it."""
     evidence = Evidence.none(DIM, ACTIONS)
     for encoding in encodings:
         evidence = evidence.add_encoding(jnp.asarray(encoding, jnp.float32))
     for action, reward in zip(actions, rewards, strict=True):
         step = Step(jnp.zeros(DIM), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32))
-        evidence = evidence.add_reward(step)
+        evidence = evidence.add_reward(step) if belief is None else belief.learn(evidence, step)
     return evidence
 
 
@@ -155,7 +158,8 @@ def test_the_calibrated_belief_is_gaussian_conditioning(
     covariance = prior - gain @ design @ prior
     to_rewards = np.concatenate([theta, np.eye(ACTIONS)], axis=1)
 
-    believed = CalibratedBelief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
+    belief = CalibratedBelief(model)
+    believed = belief.rewards(evidence_of(*past, belief), jnp.zeros(DIM))
     np.testing.assert_allclose(believed.mean(), to_rewards @ mean + intercept, atol=1e-4)
     np.testing.assert_allclose(believed.std(), np.sqrt(np.diag(to_rewards @ covariance @ to_rewards.T)), atol=1e-4)
     draws = np.asarray(jax.vmap(believed.draw)(jr.split(jr.key(0), 40_000)))
@@ -177,8 +181,9 @@ def test_rewards_may_arrive_in_any_order(
 ) -> None:
     encodings, actions, rewards = past
     order = np.random.default_rng(3).permutation(15)
-    first = belief(model).rewards(evidence_of(*past), jnp.zeros(DIM))
-    second = belief(model).rewards(evidence_of(encodings[::-1], actions[order], rewards[order]), jnp.zeros(DIM))
+    made = belief(model)
+    first = made.rewards(evidence_of(*past, made), jnp.zeros(DIM))
+    second = made.rewards(evidence_of(encodings[::-1], actions[order], rewards[order], made), jnp.zeros(DIM))
     np.testing.assert_allclose(first.mean(), second.mean(), atol=1e-5)
     np.testing.assert_allclose(first.std(), second.std(), atol=1e-5)
 
@@ -244,7 +249,7 @@ class _Then(eqx.Module):
         return self.second(self.first(x))
 
 
-@pytest.mark.parametrize("name", ["CPG", "Calibrated"])
+@pytest.mark.parametrize("name", ["CPG", "Calibrated", "Adaptive"])
 def test_actions_survive_an_affine_change_of_latents(
     name: str, small_world: SyntheticWorld, small_model: LatentModel
 ) -> None:
@@ -288,7 +293,8 @@ def test_actions_that_all_pay_the_same_for_certain_are_believed_to(
 ) -> None:
     where = lambda m: (m.reward.theta, m.noise.reward_variance, m.noise.leftover_variance)  # noqa: E731
     flat = eqx.tree_at(where, model, (jnp.zeros((ACTIONS, DIM)), jnp.zeros(ACTIONS), jnp.asarray(0.0)))
-    believed = CalibratedBelief(flat).rewards(evidence_of(*past), jnp.zeros(DIM))
+    belief = CalibratedBelief(flat)
+    believed = belief.rewards(evidence_of(*past, belief), jnp.zeros(DIM))
     np.testing.assert_allclose(believed.mean(), flat.reward.intercept, rtol=1e-5)
     np.testing.assert_allclose(believed.std(), 0, atol=1e-5)
 

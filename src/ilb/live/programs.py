@@ -117,6 +117,7 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
             rewards.std(),
             probability_best(rewards, allowed),
             propensities,
+            pack(rewards.outlook()),
         ]
         return pack(state), jnp.concatenate(numbers)
 

@@ -37,6 +37,9 @@ from ilb.types import Allowed, Values, as_real
 CHANGE = 1.0
 r"""$\Delta$: how much an action may have changed since the logs, in units of the spread of expected rewards."""
 
+NOTICEABLE = 0.5
+"""An own effect is reported that is larger than this, in the same units."""
+
 PASSES = 2
 """How often the actions are judged one by one."""
 
@@ -73,7 +76,8 @@ class MixedRewards(AbstractRewards):
     """Rewards under each hypothesis, where each action is sound or has changed (the axis of two).
 
     Given hypothesis and soundness, action a has the expected reward `means` + `share` y·(directions[a]) with standard
-    normal y, plus an own effect with variance `own_variance`. `lasting` is the variance of the part that y explains as
+    normal y, plus an own effect with variance `own_variance`; without own effects it would be `explained`. An own effect
+    beyond `noticeable` makes an action doubtful. `lasting` is the variance of the part that y explains as
     far as contexts to come will not tell it.
     """
 
@@ -84,14 +88,16 @@ class MixedRewards(AbstractRewards):
     own_variance: Float[Array, "H 2 K"]
     directions: Float[Array, "H K p"]
     lasting: Float[Array, "H K"]
+    explained: Float[Array, "H K"]
     reward_variance: Float[Array, " K"]
+    noticeable: Float[Array, ""]
     rounds: Float[Array, ""]
 
     def mean(self) -> Values:
         return self._average(self.means)
 
     def std(self) -> Values:
-        variance = self._average(self._variances() + (self.means - self.mean()) ** 2)
+        variance = self._average(self._variances() + (self.means - self.mean()[None, None]) ** 2)
         return jnp.sqrt(variance)
 
     @property
@@ -117,7 +123,7 @@ class MixedRewards(AbstractRewards):
             self.means.reshape(rows),
             jnp.sqrt(self._variances()).reshape(rows),
             self.hypotheses,
-            self.hypotheses @ self.soundness[:, 1],
+            self._average(self._noticed()),
         )
 
     def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:
@@ -132,15 +138,20 @@ class MixedRewards(AbstractRewards):
         is_best = jnp.arange(len(mean)) == best
         second = jnp.argmax(jnp.where(is_best, -jnp.inf, mean))
         level = jnp.sum(self.soundness * self.means, axis=1)
-        rival = jnp.where(is_best, level[:, second, None], level[:, best, None])[:, None]
+        rival = jnp.where(is_best[None], level[:, second, None], level[:, best, None])[:, None]
         variance = self.own_variance + self.share**2 * self.lasting[:, None] + TINY
         spread = jnp.sqrt(variance)
         ahead = (self.means - rival) / spread
         # Knowing the best better pays where it turns out to be worse than the second.
-        ahead = jnp.where(is_best, -ahead, ahead)
+        ahead = jnp.where(is_best[None, None], -ahead, ahead)
         gain = spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
         rounds = jnp.where(jnp.isinf(horizon), self.rounds, jnp.maximum(horizon - self.rounds, 0.0))
-        return rounds * self._average(gain / (1 + self.reward_variance / variance))
+        return rounds * self._average(gain / (1 + self.reward_variance[None, None] / variance))
+
+    def _noticed(self) -> Float[Array, "H 2 K"]:
+        """Give the probability of an own effect, up or down, that is worth a remark."""
+        effect, std = self.means - self.explained[:, None], jnp.sqrt(self.own_variance + TINY)
+        return norm.cdf((effect - self.noticeable) / std) + norm.cdf((-effect - self.noticeable) / std)
 
     def _average(self, values: Float[Array, "H 2 K"]) -> Values:
         return jnp.einsum("h,hjk,hjk->k", self.hypotheses, self.soundness, values)
@@ -159,6 +170,7 @@ class _Posterior(NamedTuple):
     own_variance: Float[Array, "2 K"]
     directions: Float[Array, "K p"]
     lasting: Float[Array, " K"]
+    explained: Float[Array, " K"]
 
 
 class _Scales(NamedTuple):
@@ -179,6 +191,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     log_prior: Float[Array, " H"]
     change_probability: Float[Array, ""]
     scales: _Scales
+    noticeable: Float[Array, ""]
     _says: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(
@@ -196,10 +209,11 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         self.change_probability = jnp.asarray(doubt / 10, jnp.float32)
         theta, intercept = self.reward.theta, self.reward.intercept
         spread = jnp.mean(theta**2 @ (1 / self.prior_precision)) + jnp.var(intercept)
+        self.noticeable = NOTICEABLE * jnp.sqrt(spread)
         wider, bias, own, relevance = (
             jnp.array([float(hypothesis[field]) for hypothesis in hypotheses]) for field in (1, 2, 3, 4)
         )
-        sound = self.own_variance + (own**2 * spread)[:, None]
+        sound = self.own_variance[None] + (own**2 * spread)[:, None]
         self.scales = _Scales(wider, bias, relevance, jnp.stack([sound, sound + CHANGE**2 * spread], axis=1))
 
     @property
@@ -209,7 +223,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     def believe(self, state: Evidence) -> MixedRewards:
         posterior = jax.vmap(lambda scales: self._under(scales, state))(self.scales)
         hypotheses = jax.nn.softmax(self.log_prior + posterior.log_evidence)
-        return MixedRewards(hypotheses, *posterior[1:], self.reward_variance, state.rounds)
+        return MixedRewards(hypotheses, *posterior[1:], self.reward_variance, self.noticeable, state.rounds)
 
     def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
         """Say how well each hypothesis explains what was seen, in nats, up to a constant."""
@@ -227,7 +241,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         seen = pulls > 0
         residual = state.rewards.means()
         noise = self.reward_variance / jnp.maximum(pulls, 1)
-        pooled = scales.own_variance + noise
+        pooled = scales.own_variance + noise[None]
         log_odds = jnp.log(self.change_probability) - jnp.log1p(-self.change_probability)
         changed = jnp.zeros_like(pulls)
         for _ in range(PASSES):
@@ -240,23 +254,26 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             miss = residual - theta @ v
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
             left = jnp.maximum(1 - weights * explained, 1e-6)
-            alone, others = miss / left, explained / left + pooled
+            alone, others = miss / left, (explained / left)[None] + pooled
             ratio = -0.5 * (jnp.log(others[1] / others[0]) + alone**2 * (1 / others[1] - 1 / others[0]))
             judged, changed = changed, jax.nn.sigmoid(log_odds + jnp.where(seen, ratio, 0.0))
         log_evidence = self._evidence_of_contexts(scales, shown[:n], rounds) + _evidence_of_rewards(
             jnp.where(seen, judged, self.change_probability),
             self.change_probability,
-            jnp.where(seen, pooled, 1.0),
+            jnp.where(seen[None], pooled, 1.0),
             2 * jnp.sum(jnp.log(jnp.diag(factor) / jnp.sqrt(before))),
             jnp.sum(weights * miss**2) + jnp.sum(before * (v - trust * shown / before) ** 2),
         )
-        gain = jnp.where(seen, scales.own_variance / pooled, 0.0)
-        means = self.reward.intercept + (1 - gain) * (theta @ v) + gain * residual
-        own = scales.own_variance * jnp.where(seen, noise / pooled, 1.0)
+        gain = jnp.where(seen[None], scales.own_variance / pooled, 0.0)
+        expected = self.reward.intercept + theta @ v
+        means = expected[None] + gain * miss[None]
+        own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
         kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
-        lasting = kept[0] ** 2 * explained if n == len(kept) else _squared(_solve_rows(factor, kept * theta))
-        return _Posterior(log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, directions, lasting)
+        lasting = kept[0] ** 2 * explained if n == len(kept) else _squared(_solve_rows(factor, kept[None] * theta))
+        return _Posterior(
+            log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, directions, lasting, expected
+        )
 
     def _evidence_of_contexts(
         self, scales: _Scales, shown: Float[Array, " n"], rounds: Float[Array, ""]

@@ -108,7 +108,7 @@ class MomentRewards(AbstractRewards):
 
     def outlook(self) -> Outlook:
         lasting = self.lasting.outlook()
-        return lasting._replace(means=lasting.means + self.moment)
+        return lasting._replace(means=lasting.means + self.moment[None])
 
 
 class AbstractLatentBelief(AbstractBelief):

@@ -9,6 +9,7 @@ from ilb.errors import DecisionError
 from ilb.logs.messages import near
 from ilb.models.baselines import Ingredients, MissingIngredientError
 from ilb.models.latent import LatentModel
+from ilb.online.adaptive import adaptive
 from ilb.online.arms import FirstContextBelief, mab, mab_centred, uniform
 from ilb.online.balancing import calibrated_or_mab
 from ilb.online.discrete import mts, mucb
@@ -36,10 +37,7 @@ def _on_model(belief: Callable[[LatentModel], AbstractBelief], rule: AbstractRul
 
 
 ROSTER: Mapping[str, Builder] = {
-    "Adaptive": lambda given: BeliefPolicy(
-        AdaptiveBelief(given.model, given.doubt),
-        WorthTrying(as_real(np.inf if given.horizon is None else given.horizon)),
-    ),
+    "Adaptive": lambda given: adaptive(given.model, given.doubt, given.horizon),
     "CPG": _on_model(ContextBelief, Greedy()),
     "FPG": _on_model(PrintedBelief, Greedy()),
     "FPG (released)": _on_model(ReleasedBelief, Greedy()),

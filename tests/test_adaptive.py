@@ -1,0 +1,354 @@
+"""The adaptive belief against brute force, and what its policy does where the model is wrong."""
+
+import itertools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy.integrate import quad
+from scipy.special import logsumexp, softmax
+from scipy.stats import multivariate_normal, norm
+
+from ilb.environments import SyntheticWorld
+from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, OwnEffects
+from ilb.errors import DecisionError
+from ilb.live.bandit import LiveBandit
+from ilb.live.decision import quantiles
+from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
+from ilb.networks import IdentityEncoder
+from ilb.online.adaptive import CHANGE, HYPOTHESES, AdaptiveBelief, Hypothesis, MixedRewards, adaptive
+from ilb.online.arms import ArmBelief
+from ilb.online.evidence import Evidence
+from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
+from ilb.online.policy import Outlook
+from ilb.online.roster import policy_on
+from ilb.simulation import simulate
+from ilb.types import Step
+
+SHOWN, ACTIONS, ROUNDS = 2, 4, 12
+
+
+class Past(NamedTuple):
+    """Contexts (which are encodings here), actions and rewards; the last action was never taken."""
+
+    encodings: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+
+
+def model_with(hidden: int) -> LatentModel:
+    rng = np.random.default_rng(0)
+    dim = SHOWN + hidden
+    array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    population = np.diag(rng.uniform(0.5, 2.0, size=dim))
+    return LatentModel(
+        IdentityEncoder(),
+        LinearReward(
+            array(rng.normal(size=(ACTIONS, dim))),
+            array(rng.normal(size=ACTIONS)),
+            jnp.zeros((ACTIONS, dim + 1, dim + 1)),
+        ),
+        NoiseLevels(
+            array(np.eye(SHOWN)),
+            jnp.zeros(dim),
+            array(population),
+            array(rng.uniform(0.2, 1.0, size=ACTIONS)),
+            array(0.1),
+        ),
+    )
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["no hidden coordinate", "a hidden coordinate"])
+def model(request: pytest.FixtureRequest) -> LatentModel:
+    return model_with(request.param)
+
+
+@pytest.fixture(scope="module")
+def past() -> Past:
+    rng = np.random.default_rng(1)
+    return Past(rng.normal(size=(ROUNDS, SHOWN)) + 1, rng.integers(ACTIONS - 1, size=ROUNDS), rng.normal(size=ROUNDS))
+
+
+def seen_by(belief: AbstractMeasuredBelief, past: Past) -> Evidence:
+    evidence = belief.init()
+    for encoding, action, reward in zip(*past, strict=True):
+        evidence = belief.observe(evidence, jnp.asarray(encoding, jnp.float32))
+        step = Step(jnp.zeros(SHOWN), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32))
+        evidence = belief.learn(evidence, step)
+    return evidence
+
+
+def believed(belief: AdaptiveBelief, past: Past) -> MixedRewards:
+    return belief.believe(seen_by(belief, past))
+
+
+def sure_of_actions(belief: AdaptiveBelief, change_probability: float = 0.0) -> AdaptiveBelief:
+    return eqx.tree_at(lambda b: b.change_probability, belief, jnp.asarray(change_probability))
+
+
+class Conditioned(NamedTuple):
+    mean: np.ndarray
+    variance: np.ndarray
+    log_likelihood: float
+
+
+def spread_of(model: LatentModel) -> float:
+    assert isinstance(model.reward, LinearReward)
+    theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
+    return float(np.mean(theta**2 @ np.diag(model.noise.population_covariance)) + np.var(intercept))
+
+
+def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: tuple[int, ...] = ()) -> Conditioned:
+    """State, bias, own effects, all contexts and all rewards in one joint Gaussian, conditioned in float64."""
+    assert isinstance(model.reward, LinearReward)
+    theta = hypothesis.relevance * np.asarray(model.reward.theta, np.float64)
+    intercept = np.asarray(model.reward.intercept, np.float64)
+    dim, rho = theta.shape[1], spread_of(model)
+    own = (
+        float(model.noise.leftover_variance)
+        + hypothesis.own**2 * rho
+        + CHANGE**2 * rho * np.isin(range(ACTIONS), changed)
+    )
+    state = hypothesis.wider * np.diag(np.asarray(model.noise.population_covariance, np.float64))
+    prior = np.diag(np.concatenate([state, np.full(SHOWN, hypothesis.bias**2), own]))
+    contexts = np.zeros((SHOWN, dim + SHOWN + ACTIONS))
+    contexts[:, :SHOWN] = contexts[:, dim : dim + SHOWN] = np.eye(SHOWN)
+    to_rewards = np.concatenate([theta, np.zeros((ACTIONS, SHOWN)), np.eye(ACTIONS)], axis=1)
+    design = np.concatenate([*([contexts] * len(past.encodings)), to_rewards[past.actions]])
+    observed = np.concatenate([past.encodings.ravel(), past.rewards - intercept[past.actions]])
+    noise = np.concatenate([np.ones(past.encodings.size), np.asarray(model.noise.reward_variance)[past.actions]])
+    total = design @ prior @ design.T + np.diag(noise)
+    gain = prior @ design.T @ np.linalg.inv(total)
+    covariance = to_rewards @ (prior - gain @ design @ prior) @ to_rewards.T
+    likelihood = multivariate_normal(np.zeros(len(total)), total).logpdf(observed)
+    return Conditioned(to_rewards @ gain @ observed + intercept, np.diag(covariance), float(likelihood))
+
+
+def test_without_doubt_it_is_the_calibrated_posterior(model: LatentModel, past: Past) -> None:
+    calibrated, sure = CalibratedBelief(model), AdaptiveBelief(model, doubt=0.0)
+    expected, found = calibrated.believe(seen_by(calibrated, past)), believed(sure, past)
+    np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
+    np.testing.assert_allclose(found.std(), expected.std(), atol=1e-5)
+    assert float(found.hypotheses[0]) == 1
+
+
+def test_with_full_doubt_it_is_a_bandit_from_scratch(model: LatentModel, past: Past) -> None:
+    belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(HYPOTHESES[-1],)))
+    variance = float(model.noise.leftover_variance) + spread_of(model)
+    assert isinstance(model.reward, LinearReward)
+    arms = ArmBelief(ACTIONS, model.noise.reward_variance, model.reward.intercept, jnp.asarray(variance))
+    state = arms.init()
+    for action, reward in zip(past.actions, past.rewards, strict=True):
+        state = arms.learn(state, Step(jnp.zeros(SHOWN), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32)))
+    expected, found = arms.rewards(state, jnp.zeros(SHOWN)), believed(belief, past)
+    np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
+    np.testing.assert_allclose(found.std(), expected.std(), atol=1e-5)
+
+
+@pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda hypothesis: hypothesis.says)
+def test_each_hypothesis_is_gaussian_conditioning(hypothesis: Hypothesis, model: LatentModel, past: Past) -> None:
+    expected = condition(model, past, hypothesis)
+    found = believed(sure_of_actions(AdaptiveBelief(model, hypotheses=(hypothesis,))), past)
+    np.testing.assert_allclose(found.mean(), expected.mean, atol=2e-4)
+    np.testing.assert_allclose(found.std(), np.sqrt(expected.variance), atol=2e-4)
+
+
+def test_hypotheses_are_weighed_by_their_likelihood(model: LatentModel, past: Past) -> None:
+    belief = sure_of_actions(AdaptiveBelief(model, doubt=0.6))
+    likelihoods = np.array([condition(model, past, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
+    found = np.asarray(belief.log_evidence(seen_by(belief, past)))
+    np.testing.assert_allclose(found - found[0], likelihoods - likelihoods[0], atol=5e-3)
+    prior = np.array([0.4, *[0.6 / (len(HYPOTHESES) - 1)] * (len(HYPOTHESES) - 1)])
+    np.testing.assert_allclose(believed(belief, past).hypotheses, softmax(np.log(prior) + likelihoods), atol=1e-3)
+
+
+def test_doubts_about_actions_come_close_to_all_ways_in_which_actions_may_have_changed(past: Past) -> None:
+    """Enumeration over the 2^K sets of actions that may have changed; one of them did."""
+    model, chance, usual = model_with(0), 0.1, HYPOTHESES[0]
+    rewards = np.where(past.actions == 1, past.rewards + 5, past.rewards)
+    odd = past._replace(rewards=rewards)
+    sets = [changed for size in range(ACTIONS + 1) for changed in itertools.combinations(range(ACTIONS), size)]
+    results = [condition(model, odd, usual, changed) for changed in sets]
+    prior = np.array([len(changed) * np.log(chance) + (ACTIONS - len(changed)) * np.log1p(-chance) for changed in sets])
+    joint = prior + np.array([result.log_likelihood for result in results])
+    weights = softmax(joint)
+    doubts = np.array(
+        [sum(w for w, changed in zip(weights, sets, strict=True) if a in changed) for a in range(ACTIONS)]
+    )
+    belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(usual,)), chance)
+    found = believed(belief, odd)
+    np.testing.assert_allclose(found.soundness[0, 1], doubts, atol=0.12)
+    assert found.soundness[0, 1, 1] > 0.9
+    assert found.soundness[0, 1, ACTIONS - 1] == pytest.approx(chance)
+    np.testing.assert_allclose(found.mean(), sum(w * r.mean for w, r in zip(weights, results, strict=True)), atol=0.25)
+    # The evidence is a bound, up to the constant that both leave out.
+    plain = sure_of_actions(belief)
+    constant = condition(model, odd, usual).log_likelihood - float(plain.log_evidence(seen_by(plain, odd))[0])
+    assert float(belief.log_evidence(seen_by(belief, odd))[0]) + constant <= logsumexp(joint) + 1e-3
+
+
+def mixed(past: Past, doubt: float = 0.5) -> MixedRewards:
+    return believed(AdaptiveBelief(model_with(1), doubt=doubt), past)
+
+
+def test_draws_have_the_moments_of_the_belief(past: Past) -> None:
+    rewards = mixed(past)
+    draws = np.asarray(jax.vmap(rewards.draw)(jr.split(jr.key(0), 40_000)))
+    np.testing.assert_allclose(draws.mean(axis=0), rewards.mean(), atol=0.05)
+    np.testing.assert_allclose(draws.std(axis=0), rewards.std(), rtol=0.05)
+
+
+def test_the_parts_of_the_outlook_make_up_the_belief(past: Past) -> None:
+    rewards = mixed(past)
+    outlook = rewards.outlook()
+    np.testing.assert_allclose(outlook.weights.sum(axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.sum(outlook.weights * outlook.means, axis=0), rewards.mean(), atol=1e-5)
+
+
+def test_doubts_are_probabilities_of_own_effects_that_are_worth_a_remark(past: Past) -> None:
+    hypothesis = Hypothesis("own", own=1.0)
+    rewards = believed(sure_of_actions(AdaptiveBelief(model_with(0), hypotheses=(hypothesis,))), past)
+    effect = np.asarray(rewards.mean()) - np.asarray(rewards.explained[0])
+    std, bound = np.sqrt(np.asarray(rewards.own_variance[0, 0])), 0.5 * np.sqrt(spread_of(model_with(0)))
+    expected = norm.sf(bound, effect, std) + norm.cdf(-bound, effect, std)
+    np.testing.assert_allclose(rewards.outlook().doubts, expected, atol=1e-5)
+
+
+def test_quantiles_are_where_the_distribution_function_of_the_mixture_says(past: Past) -> None:
+    outlook = mixed(past).outlook()
+    levels = np.array([0.025, 0.3, 0.975])
+    found = quantiles(outlook, levels)
+    weights, means, stds = (np.asarray(part, np.float64) for part in outlook[:3])
+    for level, row in zip(levels, found, strict=True):
+        np.testing.assert_allclose(np.sum(weights * norm.cdf(row, means, stds), axis=0), level, atol=1e-6)
+
+
+def test_a_trial_is_worth_what_integration_says(past: Past) -> None:
+    """One hypothesis, no change: the gain of a round is an integral over what the action may turn out to be."""
+    belief = sure_of_actions(AdaptiveBelief(model_with(0), hypotheses=(Hypothesis("own", own=1.0),)))
+    rewards = believed(belief, past)
+    everything = jnp.ones(ACTIONS, dtype=bool)
+    worth = np.asarray(rewards.worth_trying(everything, jnp.asarray(112.0)))
+    mean = np.asarray(rewards.mean())
+    order = np.argsort(-mean)
+    for action in range(ACTIONS):
+        rival = mean[order[1]] if action == order[0] else mean[order[0]]
+        sign = -1 if action == order[0] else 1
+        variance = float(rewards.own_variance[0, 0, action])
+        ahead, reach = sign * (mean[action] - rival), np.sqrt(variance)
+        gain, _ = quad(lambda y, a=ahead, s=reach: max(a + s * y, 0) * norm.pdf(y), -12, 12, limit=200)
+        plays = 1 + float(belief.reward_variance[action]) / variance
+        assert worth[action] == pytest.approx((112 - ROUNDS) * gain / plays, rel=1e-3, abs=1e-4)
+    # With an unknown horizon, as much is ahead as there was.
+    unknown = np.asarray(rewards.worth_trying(everything, jnp.asarray(jnp.inf)))
+    np.testing.assert_allclose(unknown, worth * ROUNDS / (112 - ROUNDS), rtol=1e-5)
+
+
+def test_what_contexts_will_tell_is_not_worth_a_trial(past: Past) -> None:
+    model = eqx.tree_at(lambda m: m.noise.leftover_variance, model_with(0), jnp.asarray(0.0))
+    rewards = believed(AdaptiveBelief(model, doubt=0.0), past)
+    np.testing.assert_allclose(rewards.worth_trying(jnp.ones(ACTIONS, dtype=bool), jnp.asarray(1000.0)), 0, atol=1e-3)
+
+
+def test_only_allowed_actions_are_rivals(past: Past) -> None:
+    rewards = mixed(past)
+    best = int(np.argmax(rewards.mean()))
+    allowed = jnp.ones(ACTIONS, dtype=bool).at[best].set(False)
+    with_all, without = (rewards.worth_trying(mask, jnp.asarray(100.0)) for mask in (jnp.ones_like(allowed), allowed))
+    rest = np.asarray(allowed)
+    assert np.all(np.asarray(without)[rest] >= np.asarray(with_all)[rest] - 1e-5)
+
+
+def test_at_the_end_of_a_known_horizon_nothing_is_tried(past: Past) -> None:
+    policy = adaptive(model_with(1), doubt=0.5, horizon=ROUNDS)
+    state = seen_by(policy.belief, past)  # type: ignore[arg-type]
+    context = jnp.asarray(past.encodings[0], jnp.float32)
+    state, choice = policy.decide(jr.key(0), state, context, jnp.ones(ACTIONS, dtype=bool))
+    assert int(choice.action) == int(np.argmax(policy.rewards(state, context).mean()))
+
+
+@pytest.mark.parametrize("doubt", [-0.1, 1.5])
+def test_a_doubt_that_is_no_probability_is_refused(doubt: float) -> None:
+    with pytest.raises(DecisionError, match="doubt is a probability"):
+        AdaptiveBelief(model_with(0), doubt=doubt)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "share"), [(IrrelevantModel(), 0.5), (OwnEffects(1.0), 0.8), (ChangedAction(0, 2.0), 0.8)]
+)
+def test_where_the_model_is_wrong_it_loses_less_than_who_never_doubts(
+    wrong: IrrelevantModel | OwnEffects | ChangedAction,
+    share: float,
+    small_world: SyntheticWorld,
+    small_model: LatentModel,
+) -> None:
+    world = wrong.apply(jr.key(0), small_world)
+    doubting, trusting = (
+        simulate(jr.key(1), world, policy_on(small_model, name), 60, 400).regret_at(400).value
+        for name in ("Adaptive", "Calibrated")
+    )
+    assert doubting < share * trusting
+
+
+def test_a_person_from_elsewhere_is_noticed_and_told(small_world: SyntheticWorld, small_model: LatentModel) -> None:
+    usual, strange = (LiveBandit.on(small_model).start(name) for name in ("usual", "strange"))
+    instance = small_world.sample_instance(jr.key(4))
+
+    def context(number: int, instance: Array) -> dict[str, float]:
+        return {f"x{i + 1}": float(x) for i, x in enumerate(small_world.emit(jr.key(number), instance))}
+
+    for number in range(5):
+        at_home, abroad = usual.decide(context(number, instance)), strange.decide(context(number, instance + 8.0))
+    assert at_home.misfit < 0.2
+    assert abroad.misfit > 0.5
+    assert "does not fit this person" in abroad.reason
+    assert "does not fit" not in at_home.reason
+
+
+def test_an_action_that_is_not_what_the_logs_say_is_named(
+    small_world: SyntheticWorld, small_model: LatentModel
+) -> None:
+    person = LiveBandit.on(small_model, doubt=0.2).start("anna")
+    instance = small_world.sample_instance(jr.key(4))
+    means = np.asarray(small_world.mean_rewards(instance))
+    worst = int(np.argmin(means))
+    assert small_model.schema is not None
+    labels = small_model.schema.actions
+    for number in range(30):
+        row = small_world.emit(jr.key(number), instance)
+        decision = person.decide({f"x{i + 1}": float(x) for i, x in enumerate(row)}, allowed=[labels[number % 5]])
+        person.learn(decision, means[number % 5] + (4.0 if number % 5 == worst else 0.0))
+    decision = person.decide({f"x{i + 1}": float(x) for i, x in enumerate(row)})
+    assert decision.doubts[labels[worst]] > 0.5
+    assert repr(labels[worst]) in decision.reason.split("not what the logs say of")[1]
+    low, high = decision.interval(0.95)[labels[worst]]
+    assert low < means[worst] + 4 < high
+
+
+def test_intervals_of_decisions_widen_with_their_level(small_model: LatentModel) -> None:
+    decision = LiveBandit.on(small_model).start("anna").decide({"x1": 0.1, "x2": 0.2, "x3": 0.0})
+    for action in decision.expected_reward:
+        narrow, wide = decision.interval(0.5)[action], decision.interval(0.95)[action]
+        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    with pytest.raises(DecisionError, match="between 0 and 1"):
+        decision.interval(1.5)
+
+
+def test_the_state_of_a_person_stays_small(small_model: LatentModel) -> None:
+    person = LiveBandit.on(small_model).start("anna")
+    person.decide({"x1": 0.1, "x2": 0.2, "x3": 0.0})
+    assert len(person.to_json()) < 4096
+
+
+def test_an_outlook_of_a_gaussian_belief_is_one_part(small_model: LatentModel) -> None:
+    decision = LiveBandit.on(small_model, "Calibrated").start("anna").decide({"x1": 0.1, "x2": 0.2, "x3": 0.0})
+    for action, (low, high) in decision.interval(0.95).items():
+        center, reach = decision.expected_reward[action], 1.959964 * decision.reward_std[action]
+        assert (low, high) == pytest.approx((center - reach, center + reach), abs=1e-5)
+    assert decision.misfit == 0
+    assert isinstance(decision._outlook, Outlook)
