@@ -76,9 +76,9 @@ class MixedRewards(AbstractRewards):
     """Rewards under each hypothesis, where each action is sound or has changed (the axis of two).
 
     Given hypothesis and soundness, action a has the expected reward `means` + `share` y·(directions[a]) with standard
-    normal y, plus an own effect with variance `own_variance`; without own effects it would be `explained`. An own effect
-    beyond `noticeable` makes an action doubtful. `lasting` is the variance of the part that y explains as
-    far as contexts to come will not tell it.
+    normal y, plus an own effect with variance `own_variance`; without own effects it would be `explained`. An own
+    effect beyond `noticeable` makes an action doubtful. `lasting` is the variance of the part that y explains as far
+    as contexts to come will not tell it.
     """
 
     hypotheses: Float[Array, " H"]
