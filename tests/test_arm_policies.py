@@ -275,6 +275,7 @@ class Tied(AbstractRewards):
 
 
 BOTH = jnp.ones(2, dtype=bool)
+ALL_THREE = jnp.ones(3, dtype=bool)
 
 
 def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations() -> None:
@@ -286,12 +287,12 @@ def test_the_upper_confidence_bound_is_the_mean_and_so_many_standard_deviations(
 
 def test_separate_draws_have_the_marginals_of_the_belief_and_nothing_in_common() -> None:
     draws = np.asarray(
-        jax.vmap(lambda key: IndependentThompson().values(key, Tied(), BOTH))(jr.split(jr.key(0), 10_000))
+        jax.vmap(lambda key: IndependentThompson().values(key, Tied(), ALL_THREE))(jr.split(jr.key(0), 10_000))
     )
     np.testing.assert_allclose(draws.mean(axis=0), Tied().mean(), atol=4 * 2 / 100)
     np.testing.assert_allclose(draws.std(axis=0), Tied().std(), rtol=0.03)
     assert abs(np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]) < 4 / 100
-    joint = np.asarray(jax.vmap(lambda key: Thompson().values(key, Tied(), BOTH))(jr.split(jr.key(0), 100)))
+    joint = np.asarray(jax.vmap(lambda key: Thompson().values(key, Tied(), ALL_THREE))(jr.split(jr.key(0), 100)))
     np.testing.assert_array_equal(joint[:, 0], joint[:, 1])
 
 

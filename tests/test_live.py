@@ -330,7 +330,7 @@ def test_what_is_not_a_context_or_a_name_is_refused(clinic: LatentModel) -> None
         bandit.decide_many([LiveBandit.on(clinic, seed=5).start("anna")], [VISIT])
     with pytest.raises(DecisionError, match="needs a name"):
         bandit.start(float("nan"))
-    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
+    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are Adaptive, CPG"):
         LiveBandit.on(clinic, "UCB1")
     assert type(bandit.start(np.int64(3)).label) is int
 

@@ -61,19 +61,21 @@ def test_uniform_play_is_as_good_as_chance(roster: dict[str, AbstractPolicy], sm
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(ingredients: Ingredients) -> None:
-    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are CPG"):
+    with pytest.raises(DecisionError, match="no policy is named 'UCB1'; there are Adaptive, CPG"):
         build_policies(ingredients, ["CPG", "UCB1"])
 
 
 def test_a_misspelt_name_is_answered_with_the_nearest_of_those_that_can_be_built(small_model: LatentModel) -> None:
-    with pytest.raises(DecisionError, match=r"there are CPG.*, MABPrior\. Did you mean 'Calibrated'") as error:
+    with pytest.raises(
+        DecisionError, match=r"there are Adaptive, CPG.*, MABPrior\. Did you mean 'Calibrated'"
+    ) as error:
         policy_on(small_model, "Calibratd")
     assert not any(name in str(error.value) for name in ("Regression", "LinUCB", "mTS"))
 
 
 NEEDS = {
     "a latent model": {"CPG", "FPG", "FPG (released)", "FPG-TS", "FPG-TS (released)", "Calibrated", "Calibrated-TS"}
-    | {"ProBALL-UCB", "ProBALL-UCB (wary)", "MIN-UCB (model)", "MIN-UCB (wary)", "Regret balancing"}
+    | {"Adaptive", "ProBALL-UCB", "ProBALL-UCB (wary)", "MIN-UCB (model)", "MIN-UCB (wary)", "Regret balancing"}
     | {"MABPrior", "mTS (encodings)", "mUCB (encodings)"},
     "logs": {"MAB (centred)", "MIN-UCB", "HierTS", "Warm LinTS"}
     | {"mTS (rewards)", "mUCB (rewards)", "mTS (encodings)", "mUCB (encodings)"},

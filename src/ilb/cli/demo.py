@@ -56,7 +56,7 @@ def run_demo(out: Path, seed: int) -> None:
 def _play_all(model: LatentModel, specification: Specification, seed: int) -> dict[str, History]:
     """Play every policy of the roster on the learned model, and CPG on the true one; two compile at a time."""
     recorded = specification.record()
-    given = prepare_ingredients(model.on_raw_contexts(), recorded.training.logs, horizon=HORIZON, seed=seed)
+    given = prepare_ingredients(model.on_raw_contexts(), recorded.training.logs, seed=seed)
     policies = {**build_policies(given), ORACLE: policy_on(recorded.world.oracle(), "CPG")}
     key = Stream.DEMO.key(seed)
     histories = {}
@@ -101,9 +101,9 @@ def _what_to_look_at(histories: Mapping[str, History], scores: Mapping[str, FitS
         f"contexts alone; the true encoder would for {found['oracle']:.0f} %, least squares on mean contexts for "
         f"{found['mean contexts']:.0f} %, the action that is best on average for {found['best on average']:.0f} %.",
         f"In the first {CHECKPOINTS[0]} rounds a bandit from scratch (MAB) loses {early['MAB']:.1f}; CPG on "
-        f"the learned model loses {early['CPG']:.1f}, and the calibrated posterior {early['Calibrated']:.1f}.",
-        f"After {HORIZON:,} rounds: MAB {regret['MAB']:.0f}, CPG {regret['CPG']:.1f}, calibrated posterior "
-        f"{regret['Calibrated']:.1f}, CPG with the true model {regret[ORACLE]:.1f}.",
+        f"the learned model loses {early['CPG']:.1f}, and the adaptive policy {early['Adaptive']:.1f}.",
+        f"After {HORIZON:,} rounds: MAB {regret['MAB']:.0f}, CPG {regret['CPG']:.1f}, adaptive policy "
+        f"{regret['Adaptive']:.1f}, CPG with the true model {regret[ORACLE]:.1f}.",
         f"FPG as printed weighs all contexts together like one reward, so it stops learning from them: "
         f"{regret['FPG']:.0f}. With the weighting of the authors' code it is {regret['FPG (released)']:.1f}.",
     ]
@@ -126,7 +126,7 @@ def _write_page(
         "over instances; both axes are logarithmic.",
     )
     header, rows = _regret_rows(histories)
-    page.table(header, rows, best=[number for number, row in enumerate(rows) if row[0] == "Calibrated"])
+    page.table(header, rows, best=[number for number, row in enumerate(rows) if row[0] == "Adaptive"])
     page.paragraph(
         "Each cell is mean ± standard error / median over instances; the last column is the share of best actions."
     )

@@ -1,6 +1,7 @@
 """Worlds to learn in and to be tested in. A world of its own file joins `ilb simulate` by its import here."""
 
 from ilb.environments.adcb.world import Adcb, AdcbWorld
+from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, OwnEffects
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.perturbed import AbstractPerturbation, ContextNoise, KeptColumns, OtherNoise, Shift, perturb
 from ilb.environments.recording import (
@@ -30,12 +31,15 @@ __all__ = [
     "AbstractPerturbation",
     "Adcb",
     "AdcbWorld",
+    "ChangedAction",
     "ConfoundedLogging",
     "ContextNoise",
     "GaussianNoise",
+    "IrrelevantModel",
     "KeptColumns",
     "LaplaceNoise",
     "OtherNoise",
+    "OwnEffects",
     "Plan",
     "Recorded",
     "Recording",

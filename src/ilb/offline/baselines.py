@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.baselines import (
-    HORIZON,
     AbstractLogFits,
     ContextRegression,
     DiscreteStates,
@@ -126,7 +125,7 @@ def prepare_ingredients(
     model: LatentModel | None,
     logs: Logs,
     *,
-    horizon: int = HORIZON,
+    horizon: int | None = None,
     states: int = STATES,
     seed: int = 0,
     recurrent: RecurrentRegression | None = None,

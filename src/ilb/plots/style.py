@@ -20,8 +20,9 @@ BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, SKY, YELLOW, GREY, BLACK, INDIGO, WINE 
 )
 
 LOOK: dict[str, tuple[str, str]] = {
-    "Calibrated": (BLACK, "-"),
-    "Calibrated-TS": (BLACK, "--"),
+    "Adaptive": (BLACK, "-"),
+    "Calibrated": (BLACK, "--"),
+    "Calibrated-TS": (BLACK, ":"),
     "CPG": (BLUE, "-"),
     "CPG (oracle)": (BLUE, ":"),
     "FPG": (GREEN, "-"),
