@@ -14,6 +14,8 @@ from ilb.environments import draw_world
 from ilb.logs import Logs
 from ilb.models.baselines import RewardPopulation, RewardScale
 from ilb.models.latent import LatentModel
+from ilb.models.moments import LinearMoment
+from ilb.networks import Affine
 from ilb.offline.baselines import LogFits, fit_reward_population
 from ilb.offline.rewards.recipe import Cells
 from ilb.online.arms import mab, mab_centred
@@ -320,3 +322,25 @@ def test_balancing_keeps_a_right_model_for_most_rounds_and_is_not_linear_with_a_
     assert right[-1] < 0.7 * regret_in(policy.bases[1], fates.described)[-1]
     lost = regret_in(policy.bases[0], fates.exchanged)
     assert wrong[-1] - wrong[399] < 0.3 * (lost[-1] - lost[399])
+
+
+# Moments
+
+
+@pytest.mark.parametrize("name", ["MIN-UCB (model)", "ProBALL-UCB"])
+def test_what_the_moment_adds_is_taken_off_rewards_and_put_on_values(name: str, fates: Fates) -> None:
+    """A model with a moment, on rewards that have it, against the same without, on rewards that do not."""
+    moment = LinearMoment(Affine(jr.normal(jr.key(3), (2, 12)), jnp.zeros(12)))
+    plain = fates.model
+    with_moment = policy_on(LatentModel(plain.encoder, plain.reward, plain.noise, moment=moment), name)
+    without = policy_on(plain, name)
+    contexts, steps = some_rounds(fates, 4)
+    added = jax.vmap(moment)(contexts)
+    richer = steps._replace(reward=steps.reward + added[jnp.arange(40), steps.action])
+    believed = with_moment.rewards(after(with_moment, contexts, richer), contexts[7])
+    expected = without.rewards(after(without, contexts, steps), contexts[7])
+    np.testing.assert_allclose(believed.mean(), expected.mean() + added[7], atol=1e-3)
+    np.testing.assert_allclose(believed.std(), expected.std(), rtol=1e-4)
+    _, choice = with_moment.decide(jr.key(0), with_moment.init(), contexts[7], jnp.ones(12, bool))
+    _, other = without.decide(jr.key(0), without.init(), contexts[7], jnp.ones(12, bool))
+    np.testing.assert_allclose(choice.values, other.values + added[7], atol=1e-4)

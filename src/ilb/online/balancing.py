@@ -16,7 +16,8 @@ So MAB plays about $d / (K + d)$ of the rounds as long as the calibrated posteri
 
 Departures: (1) every base learns from all rewards, not only from those of its own rounds, which no proof covers.
 (2) Greedy play of the calibrated posterior has no such bound; contexts resolve what Thompson sampling would explore.
-(3) $c = 2 \sigma$, $\delta = 0.05$. (4) A late reward is booked on the base that last chose its action.
+(3) $c = 2 \sigma$, $\delta = 0.05$. (4) A late reward is booked on the base that last chose its action. (5) Rewards are
+compared as they come: what the moment of a round adds to them is noise to MAB and to the test.
 """
 
 from __future__ import annotations
