@@ -10,7 +10,7 @@ demo: $(READY)
 
 # With checks of shapes, modules and all that they import have bytecode of their own. Without it, every process of the
 # tests would compile 2000 files: here it is kept even where PYTHONDONTWRITEBYTECODE is set.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
 	$(PYTEST)

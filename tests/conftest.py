@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ilb.threads import compute_on_one_thread
+
 # Tests compile much and compute little. What one process has compiled, however small, the others, and the next run,
 # need not compile again. The compiler's slower passes would cost more than they save; without the quicker ones, an
 # encoder is trained for twice as long. One thread: every core has a process of its own. Set before JAX starts.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=1 --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-)
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+compute_on_one_thread()
 # A vector that is silently taken for a row of a matrix is a bug more often than not. Shapes and types are checked, too:
 # --jaxtyping-packages in pyproject.toml.
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")

@@ -32,6 +32,7 @@ LANGUAGES = {"python", "sh", "text"}
 
 SMALLER = {
     "ilb simulate adcb": "--patients 30 --visits 10 --test-patients 0",
+    "ilb fit visits.parquet": "--recipe contexts --reward-model linear",  # README compares models
     "instances=100, length=200": "instances=30, length=10",
     "Size(0.1)": "Size(0.001)",
     "jobs=2": "jobs=1",

@@ -101,10 +101,12 @@ def made_up(task: AbstractTask) -> pa.Table:
 
 
 def fill(store: Store, experiments: Sequence[AbstractExperiment], size: Size) -> Results:
-    """Put made-up outcomes where the tasks of these experiments look for theirs."""
+    """Put made-up outcomes where the tasks of these experiments look for theirs; they need not survive a power cut."""
     results = Results(store, size)
-    for task in tasks_of(experiments, results):
-        store.put(task, Outcome(made_up(task)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ilb.files.os.fsync", lambda handle: None)
+        for task in tasks_of(experiments, results):
+            store.put(task, Outcome(made_up(task)))
     return results
 
 

@@ -233,16 +233,18 @@ def without_contexts(
 
 def restricted_likelihood(sums: PersonSums, person: np.ndarray, action: np.ndarray, reward: np.ndarray) -> np.ndarray:
     """REML of a random intercept for each person and a fixed effect for each action, densely: (level, noise)."""
-    design = np.eye(sums.actions)[action]
+    # All covariances, level * same + noise * identity, have the eigenvectors of `same`.
     same = (person[:, None] == person).astype(float)
+    eigenvalues, basis = np.linalg.eigh(same)
+    design, response = basis.T @ np.eye(sums.actions)[action], basis.T @ reward
 
     def loss(logs: np.ndarray) -> float:
         level, noise = np.exp(logs)
-        covariance = level * same + noise * np.eye(len(reward))
-        solved = np.linalg.solve(covariance, np.c_[design, reward])
+        variances = level * eigenvalues + noise
+        solved = np.c_[design, response] / variances[:, None]
         gram, moment = design.T @ solved[:, :-1], design.T @ solved[:, -1]
-        volume = np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(gram)[1]
-        return float(volume + reward @ solved[:, -1] - moment @ np.linalg.solve(gram, moment))
+        volume = np.log(variances).sum() + np.linalg.slogdet(gram)[1]
+        return float(volume + response @ solved[:, -1] - moment @ np.linalg.solve(gram, moment))
 
     return np.exp(minimize(loss, np.log([0.5, 0.5]), method="Nelder-Mead").x)
 
