@@ -214,6 +214,7 @@ FIT = ("fit", "logs.csv", *COLUMNS, "--recipe", "vae", "--latent-dim", 1, "--rew
 
 @pytest.fixture
 def without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ilb.offline.choice import ModelChoice
     from ilb.offline.encoders.vae import VAERecipe
     from ilb.offline.fit import _untried
 
@@ -222,7 +223,7 @@ def without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         commands,
         "choose_model",
-        lambda logs, *, latent_dim, recipe, reward, **_: _untried(logs, latent_dim, recipe, reward),
+        lambda logs, *, latent_dim, recipe, reward, **_: ModelChoice(_untried(logs, latent_dim, recipe, reward)),
     )
 
 

@@ -154,7 +154,8 @@ def test_hundreds_of_columns_are_a_moment_like_any_other() -> None:
 def test_rewards_that_never_vary_leave_a_model_that_can_be_saved(tmp_path: Path) -> None:
     rng = RNG(0)
     logs = Logs.from_arrays(rng.normal(size=(12, 4, 1)), rng.integers(2, size=(12, 4)), np.full((12, 4), 2.0))
-    model = fit(logs, recipe=NoEncoding())
+    with pytest.warns(IlbWarning, match="all 48 rewards"):
+        model = fit(logs, recipe=NoEncoding())
     assert known(model.provenance).choice[0]["r2"] is None
     model.save(tmp_path / "model")
     np.testing.assert_allclose(predict_ahead(LatentModel.load(tmp_path / "model"), logs).mean, 2.0, atol=1e-5)
