@@ -215,6 +215,52 @@ def test_later_rows_do_not_change_what_was_predicted_before_them() -> None:
     assert np.all(np.abs(before[:, 6:] - after[:, 6:]).max(axis=1) > 0.5)
 
 
+def test_predictions_ahead_are_conditionals_of_one_dense_gaussian() -> None:
+    """Encodings and rewards of a person are jointly normal; each reward given all that came before it, densely."""
+    logs = Logs.from_arrays(*(part[:6] for part in draw_arrays(3)), actions=LABELS)
+    model = fitted_on(logs, hidden=1, moment="linear")
+    predicted = predict_ahead(model, logs)
+    noise, reward = model.noise, model.reward
+    assert isinstance(reward, LinearReward)
+    mean, population, within, theta, intercept, unsure, variance, own = (
+        np.asarray(number, np.float64)
+        for number in (
+            noise.population_mean,
+            noise.population_covariance,
+            noise.encoding_covariance,
+            reward.theta,
+            reward.intercept,
+            reward.coefficient_covariance,
+            noise.reward_variance,
+            noise.leftover_variance,
+        )
+    )
+    phi = np.r_[mean, 1.0]
+    second = np.outer(phi, phi) + np.pad(population, (0, 1))
+    effects = np.einsum("aij,ij->a", unsure, second) + own  # doubt about coefficients lasts, like an own effect
+    moments = np.asarray(jax.vmap(known(model.moment))(jnp.asarray(logs.context)), np.float64)
+    for person in range(logs.instances):
+        rows = np.arange(logs.starts[person], logs.starts[person + 1])
+        action = logs.action[rows]
+        # Of (v, own effects): all encodings, then all rewards.
+        shows = np.zeros((LENGTH, 2, 3 + ACTIONS))
+        shows[:, [0, 1], [0, 1]] = 1
+        pays = np.concatenate([theta[action], np.eye(ACTIONS)[action]], axis=1)
+        design = np.concatenate([shows.reshape(2 * LENGTH, -1), pays])
+        prior = np.block([[population, np.zeros((3, ACTIONS))], [np.zeros((ACTIONS, 3)), np.diag(effects)]])
+        spread = design @ prior @ design.T
+        spread[: 2 * LENGTH, : 2 * LENGTH] += np.kron(np.eye(LENGTH), within)
+        spread[2 * LENGTH :, 2 * LENGTH :] += np.diag(variance[action])
+        centre = design @ np.r_[mean, np.zeros(ACTIONS)]
+        centre[2 * LENGTH :] += intercept[action] + moments[rows, action]
+        seen = np.concatenate([logs.context[rows].ravel(), logs.reward[rows]]).astype(np.float64)
+        for t in range(LENGTH):
+            past, now = np.r_[: 2 * (t + 1), 2 * LENGTH : 2 * LENGTH + t], 2 * LENGTH + t
+            gain = np.linalg.solve(spread[np.ix_(past, past)], spread[past, now])
+            assert predicted.mean[rows[t]] == pytest.approx(centre[now] + gain @ (seen - centre)[past], abs=1e-6)
+            assert predicted.std[rows[t]] ** 2 == pytest.approx(spread[now, now] - gain @ spread[past, now], rel=1e-6)
+
+
 def crossover(seed: int = 0, people: int = 80) -> Logs:
     """Everyone tries four of six actions once: nothing is repeated, and there are no contexts."""
     rng = np.random.default_rng(seed)
