@@ -35,6 +35,9 @@ bench-online: $(READY) .venv-peers/.ready  # the online stage: regret, speed, ot
 bench-real: .venv-real/.ready  # real tables of people, beside what anybody could write in ten lines: ARGS='verbagg bfi --splits 2'
 	.venv-real/bin/python -m benchmarks.real_tables $(ARGS)
 
+bench-robust: $(READY)  # every policy where the model is right and where it is wrong: ARGS='standard shift --worlds 2'
+	$(BIN)/python -m benchmarks.robustness $(ARGS)
+
 bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
 	$(BIN)/python -m benchmarks.figures $(ARGS)
 
