@@ -1,7 +1,7 @@
-"""Every policy where the model is right and where it is wrong: `make bench-robust`, or `python -m benchmarks.robustness`.
+"""Every policy where the model is right and where it is wrong: `make bench-robust`.
 
 A world is drawn for each seed and a model fitted with the defaults of `fit` to its logs; then new people are played,
-the same for every policy. What is done is kept (`--keep`), so a run that was stopped goes on, and more worlds add to it.
+the same for every policy. What is done is kept (`--keep`): a run that was stopped goes on, and more worlds add to it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,19 @@ FIRST_SEED = 2000
 """Worlds 1000 and 1001 served while the policy was made."""
 
 
+STANDARD = Synthetic()
+LOGGED = Plan(test_instances=0)
+SHORT = Plan(instances=400, length=5, test_instances=0)
+CONFOUNDED = Plan(confounding=1.0, test_instances=0)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A world and its logs, and what is different when policies are played."""
 
     name: str
-    world: AbstractDescription = Synthetic()
-    plan: Plan = Plan(test_instances=0)
+    world: AbstractDescription = STANDARD
+    plan: Plan = LOGGED
     playing: tuple[AbstractPerturbation, ...] = ()
 
     @property
@@ -56,8 +62,6 @@ def _adcb(noise: float, rewards: str, context: str = "nine") -> AbstractDescript
     return Adcb(latent_noise_std=noise, rewards=rewards, context=context)
 
 
-SHORT = Plan(instances=400, length=5, test_instances=0)
-CONFOUNDED = Plan(confounding=1.0, test_instances=0)
 SETTINGS = (
     Setting("standard"),
     Setting("Laplace noise in play", playing=(OtherNoise("laplace"),)),
