@@ -30,7 +30,7 @@ from ilb.models.baselines import DOUBT
 from ilb.models.latent import LatentModel
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
-from ilb.online.latent import AbstractMeasuredBelief, outer_sum
+from ilb.online.latent import AbstractMeasuredBelief
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
 from ilb.types import Allowed, Values, as_real
 
@@ -75,10 +75,10 @@ HYPOTHESES = (
 class MixedRewards(AbstractRewards):
     """Rewards under each hypothesis, where each action is sound or has changed (the axis of two).
 
-    Given hypothesis and soundness, action a has the expected reward `means` + `share` y·(directions[a]) with standard
-    normal y, plus an own effect with variance `own_variance`; without own effects it would be `explained`. An own
-    effect beyond `noticeable` makes an action doubtful. `lasting` is the variance of the part that y explains as far
-    as contexts to come will not tell it.
+    Given hypothesis and soundness, action a has the expected reward `means`, plus the share `share` of what the state,
+    whose precision has the factor `factor`, is off by, plus an own effect with variance `own_variance`; without own
+    effects it would be `explained`. `variance` is that of what the state explains, and `lasting` the part of it that
+    contexts to come will not tell. An own effect beyond `noticeable` makes an action doubtful.
     """
 
     hypotheses: Float[Array, " H"]
@@ -86,9 +86,12 @@ class MixedRewards(AbstractRewards):
     means: Float[Array, "H 2 K"]
     share: Float[Array, "H 2 K"]
     own_variance: Float[Array, "H 2 K"]
-    directions: Float[Array, "H K p"]
+    factor: Float[Array, "H p p"]
+    variance: Float[Array, "H K"]
     lasting: Float[Array, "H K"]
     explained: Float[Array, "H K"]
+    relevance: Float[Array, " H"]
+    theta: Float[Array, "K p"]
     reward_variance: Float[Array, " K"]
     noticeable: Float[Array, ""]
     rounds: Float[Array, ""]
@@ -102,11 +105,11 @@ class MixedRewards(AbstractRewards):
 
     @property
     def noise_size(self) -> int:
-        actions, dim = self.directions.shape[1:]
+        actions, dim = self.theta.shape
         return 1 + 2 * actions + dim
 
     def at(self, noise: Float[Array, " noise"]) -> Values:
-        actions = self.directions.shape[1]
+        actions = self.theta.shape[0]
         which, kind, own, state = jnp.split(noise, (1, 1 + actions, 1 + 2 * actions))
         # The first number says which hypothesis holds, those of `kind` which actions have changed.
         h = jnp.minimum(jnp.searchsorted(jnp.cumsum(self.hypotheses), norm.cdf(which[0])), len(self.hypotheses) - 1)
@@ -114,7 +117,8 @@ class MixedRewards(AbstractRewards):
         mean, share, variance = (
             jnp.where(changed, x[h, 1], x[h, 0]) for x in (self.means, self.share, self.own_variance)
         )
-        return mean + share * (self.directions[h] @ state) + jnp.sqrt(variance) * own
+        off = self.relevance[h] * (self.theta @ solve_upper(self.factor[h], state))
+        return mean + share * off + jnp.sqrt(variance) * own
 
     def outlook(self) -> Outlook:
         rows = (-1, self.means.shape[-1])
@@ -157,7 +161,7 @@ class MixedRewards(AbstractRewards):
         return jnp.einsum("h,hjk,hjk->k", self.hypotheses, self.soundness, values)
 
     def _variances(self) -> Float[Array, "H 2 K"]:
-        return self.own_variance + self.share**2 * jnp.sum(self.directions**2, axis=-1)[:, None]
+        return self.own_variance + self.share**2 * self.variance[:, None]
 
 
 class _Posterior(NamedTuple):
@@ -168,7 +172,8 @@ class _Posterior(NamedTuple):
     means: Float[Array, "2 K"]
     share: Float[Array, "2 K"]
     own_variance: Float[Array, "2 K"]
-    directions: Float[Array, "K p"]
+    factor: Float[Array, "p p"]
+    variance: Float[Array, " K"]
     lasting: Float[Array, " K"]
     explained: Float[Array, " K"]
 
@@ -223,7 +228,15 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     def believe(self, state: Evidence) -> MixedRewards:
         posterior = jax.vmap(lambda scales: self._under(scales, state))(self.scales)
         hypotheses = jax.nn.softmax(self.log_prior + posterior.log_evidence)
-        return MixedRewards(hypotheses, *posterior[1:], self.reward_variance, self.noticeable, state.rounds)
+        return MixedRewards(
+            hypotheses,
+            *posterior[1:],
+            self.scales.relevance,
+            self.reward.theta,
+            self.reward_variance,
+            self.noticeable,
+            state.rounds,
+        )
 
     def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
         """Say how well each hypothesis explains what was seen, in nats, up to a constant."""
@@ -233,7 +246,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         """Infer v, own effects and which actions have changed, under one hypothesis."""
         n, rounds, pulls = self.model.encoded_dim, state.rounds, state.rewards.pulls
         is_shown = jnp.arange(len(self.prior_precision)) < n
-        theta = scales.relevance * self.reward.theta
+        theta, relevance = self.reward.theta, scales.relevance
+        # One product of matrices with all instances and hypotheses as rows is faster than many small ones.
+        outer = (theta[:, :, None] * theta[:, None, :]).reshape(len(theta), -1)
         trust = 1 / (1 + scales.bias**2 * rounds)
         prior = self.prior_precision / scales.wider
         before = prior + jnp.where(is_shown, trust * rounds, 0.0)
@@ -246,15 +261,16 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         changed = jnp.zeros_like(pulls)
         for _ in range(PASSES):
             weights = jnp.where(seen, (1 - changed) / pooled[0] + changed / pooled[1], 0.0)
-            factor = cholesky(jnp.diag(before) + outer_sum(theta, weights))
-            information = trust * shown + (weights * residual) @ theta
+            rewards = (relevance**2 * (weights @ outer)).reshape(theta.shape[1], -1)
+            factor = cholesky(jnp.diag(before) + rewards)
+            information = trust * shown + relevance * ((weights * residual) @ theta)
             v = solve_upper(factor, solve_lower(factor, information))
-            directions = _solve_rows(factor, theta)
-            explained = _squared(directions)
-            miss = residual - theta @ v
+            covariance = _inverse(factor)
+            variance = relevance**2 * (outer @ covariance.ravel())
+            miss = residual - relevance * (theta @ v)
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
-            left = jnp.maximum(1 - weights * explained, 1e-6)
-            alone, others = miss / left, (explained / left)[None] + pooled
+            left = jnp.maximum(1 - weights * variance, 1e-6)
+            alone, others = miss / left, (variance / left)[None] + pooled
             ratio = -0.5 * (jnp.log(others[1] / others[0]) + alone**2 * (1 / others[1] - 1 / others[0]))
             judged, changed = changed, jax.nn.sigmoid(log_odds + jnp.where(seen, ratio, 0.0))
         log_evidence = self._evidence_of_contexts(scales, shown[:n], rounds) + _evidence_of_rewards(
@@ -265,14 +281,14 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             jnp.sum(weights * miss**2) + jnp.sum(before * (v - trust * shown / before) ** 2),
         )
         gain = jnp.where(seen[None], scales.own_variance / pooled, 0.0)
-        expected = self.reward.intercept + theta @ v
+        expected = self.reward.intercept + relevance * (theta @ v)
         means = expected[None] + gain * miss[None]
         own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
         kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
-        lasting = kept[0] ** 2 * explained if n == len(kept) else _squared(_solve_rows(factor, kept[None] * theta))
+        lasting = relevance**2 * (outer @ (kept[:, None] * covariance * kept[None]).ravel())
         return _Posterior(
-            log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, directions, lasting, expected
+            log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, factor, variance, lasting, expected
         )
 
     def _evidence_of_contexts(
@@ -300,9 +316,7 @@ def _evidence_of_rewards(
     return -0.5 * (log_volume + scale + misfit) - surprise
 
 
-def _solve_rows(factor: Float[Array, "p p"], rows: Float[Array, "K p"]) -> Float[Array, "K p"]:
-    return jnp.asarray(jax.vmap(lambda row: solve_lower(factor, row))(rows))
-
-
-def _squared(directions: Float[Array, "K p"]) -> Values:
-    return jnp.sum(directions**2, axis=1)
+def _inverse(factor: Float[Array, "p p"]) -> Float[Array, "p p"]:
+    """Invert a matrix of which the lower factor is given."""
+    columns = jax.vmap(lambda unit: solve_lower(factor, unit))(jnp.eye(factor.shape[0]))
+    return jnp.asarray(columns @ columns.T)
