@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -90,25 +90,22 @@ def take_trees(model: HistGradientBoostingRegressor, depth: int) -> Trees:
     column, threshold = (np.zeros((len(predictors), inner), kind) for kind in (np.int32, np.float32))
     value = np.zeros((len(predictors), inner + 1), np.float32)
     for tree, nodes in enumerate(predictors):
-        _unfold(nodes, 0, 0, inner, (column[tree], threshold[tree], value[tree]))
+        column[tree], threshold[tree], value[tree] = _unfold(nodes, inner)
     return Trees(column, threshold, value, float(np.ravel(model._baseline_prediction)[0]))
 
 
-def _unfold(nodes: Any, node: int, place: int, inner: int, into: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    column, threshold, value = into
-    here = nodes[node]
-    if place >= inner:
-        value[place - inner] = here["value"]
-        return
-    left = right = node
-    if here["is_leaf"]:
-        threshold[place] = np.inf
-    else:
-        # float32 values at most the threshold in float64 are at most its rounding downwards.
-        rounded = np.float32(here["num_threshold"])
-        if rounded > here["num_threshold"]:
-            rounded = np.nextafter(rounded, np.float32(-np.inf))
-        column[place], threshold[place] = here["feature_idx"], rounded
-        left, right = int(here["left"]), int(here["right"])
-    _unfold(nodes, left, 2 * place + 1, inner, into)
-    _unfold(nodes, right, 2 * place + 2, inner, into)
+def _unfold(nodes: np.ndarray, inner: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give columns, thresholds and values of one tree, level by level; both sides of a leaf are the leaf itself."""
+    node = np.zeros(2 * inner + 1, np.intp)
+    first = 0
+    while first < inner:
+        level = node[first : 2 * first + 1]
+        for side, beside in (("left", 1), ("right", 2)):
+            node[2 * first + beside : 4 * first + 3 : 2] = np.where(nodes["is_leaf"][level], level, nodes[side][level])
+        first = 2 * first + 1
+    split = nodes[node[:inner]]
+    # float32 values at most the threshold in float64 are at most its rounding downwards.
+    rounded = split["num_threshold"].astype(np.float32)
+    rounded = np.where(rounded > split["num_threshold"], np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    column = np.where(split["is_leaf"], 0, split["feature_idx"])
+    return column, np.where(split["is_leaf"], np.inf, rounded), nodes["value"][node[inner:]]

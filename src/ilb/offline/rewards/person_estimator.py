@@ -153,6 +153,7 @@ class _Estimator:
 
     def __init__(self, sums: PersonSums, hidden: int, same_level: bool, own_effects: bool) -> None:
         self.sums, self.same_level = sums, same_level
+        self.people, self.actions = sums.people, sums.actions
         self.n, self.p = sums.encoding_sum.shape[1], sums.encoding_sum.shape[1] + hidden
         self.hidden = slice(self.n, self.p)
         self.features = slice(self.p, None)
@@ -162,10 +163,12 @@ class _Estimator:
 
     def _sum_features(self) -> None:
         """Sum (1, x) and its squares: weights of a cell depend on its action and its number of rows alone."""
-        sums, actions = self.sums, self.sums.actions
-        self.by_person = _incidence(sums.person, sums.people)
+        sums, actions = self.sums, self.actions
+        self.by_person = _incidence(sums.person, self.people)
         self.by_action = _incidence(sums.action, actions)
         self.cells_of = [np.flatnonzero(sums.action == action) for action in range(actions)]
+        cells = np.arange(len(sums.person))
+        self.placed = sparse.csr_matrix((cells, (sums.person, sums.action)), (self.people, actions))
         self.one = np.concatenate([sums.rows[:, None], sums.moment_sum], axis=1)
         self.mean_features = self.one / sums.rows[:, None]
         self.sizes, self.size = np.unique(sums.rows, return_inverse=True)
@@ -183,12 +186,12 @@ class _Estimator:
 
     def _start(self, hidden: int, own_effects: bool) -> None:
         sums, size = self.sums, self.p + self.one.shape[1]
-        self.sigma, self.tau = np.full(sums.actions, 0.5), 0.05 if own_effects else 0.0
+        self.sigma, self.tau = np.full(self.actions, 0.5), 0.05 if own_effects else 0.0
         self.pooled_rows = np.inf  # weight of the pooled variance in that of one action
-        self.beta = np.zeros((sums.actions, size))
+        self.beta = np.zeros((self.actions, size))
         self.beta[:, self.p] = self.correlated[:, 0] / np.maximum(self.total, 1)
-        self.beta[:, self.hidden] = 0.2 * np.random.default_rng(0).standard_normal((sums.actions, hidden))
-        self.covariance = np.zeros((sums.actions, size, size))
+        self.beta[:, self.hidden] = 0.2 * np.random.default_rng(0).standard_normal((self.actions, hidden))
+        self.covariance = np.zeros((self.actions, size, size))
         self.spread = np.full(size, 0.1)  # G
         self.moment_scale = 0.1
         self.shared = np.ones(size, dtype=bool)  # coordinates whose mean over actions is not zero
@@ -237,14 +240,19 @@ class _Estimator:
         r"""The variance of the sum of a cell's rewards over its rows, $\sigma_a^2 + N \tau^2$."""
         return np.asarray(self.sigma[self.sums.action] + self.sums.rows * self.tau)
 
+    def _by_person_and_action(self, values: Float[np.ndarray, " cells"]) -> sparse.csr_matrix:
+        """Put a value for each cell into a matrix with a row for each person and a column for each action."""
+        order, columns, starts = self.placed.data, self.placed.indices, self.placed.indptr
+        return sparse.csr_matrix((values[order], columns, starts), self.placed.shape)
+
     def _believe_people(self) -> _People:
         """Update what is believed of every person, given the coefficients."""
         sums, n, p = self.sums, self.n, self.p
         theta, weight = self.beta[:, :p], sums.rows / self._spread_of_cells
-        weights = sparse.csr_matrix((weight, (sums.person, sums.action)), (sums.people, sums.actions))
         prior = np.linalg.inv(self.population)
         loadings = theta[:, :, None] * theta[:, None, :] + self.covariance[:, :p, :p]
-        precision = prior + (weights @ loadings.reshape(sums.actions, p * p)).reshape(sums.people, p, p)
+        told = self._by_person_and_action(weight) @ loadings.reshape(self.actions, p * p)
+        precision = prior + told.reshape(self.people, p, p)
         residual = sums.reward_sum / sums.rows - np.sum(
             self.mean_features * self.beta[sums.action, self.features], axis=1
         )
@@ -264,7 +272,7 @@ class _Estimator:
             second = people.second[:, :n, :n].mean(axis=0)
             self.population[:n, :n] = second - np.outer(self.mean[:n], self.mean[:n])
             self._keep_population_positive()
-        scale = np.sqrt(np.einsum("ipp->p", people.second[:, self.hidden, self.hidden]) / self.sums.people)
+        scale = np.sqrt(np.einsum("ipp->p", people.second[:, self.hidden, self.hidden]) / self.people)
         unit[self.hidden] = 1 / scale
         self.spread[self.hidden] *= scale**2
         return _People(people.mean * unit, people.covariance * unit[:, None] * unit)
@@ -282,9 +290,9 @@ class _Estimator:
         away = people.mean - self.mean
         squares = people.covariance.sum(axis=0) + away.T @ away
         distance = (
-            np.sum(np.linalg.inv(self.population) * squares) + sums.people * np.linalg.slogdet(self.population)[1]
+            np.sum(np.linalg.inv(self.population) * squares) + self.people * np.linalg.slogdet(self.population)[1]
         )
-        distance -= np.linalg.slogdet(people.covariance)[1].sum() + sums.people * self.p
+        distance -= np.linalg.slogdet(people.covariance)[1].sum() + self.people * self.p
         second = np.einsum("i,ipq->pq", sums.contexts, people.second[:, :n, :n])
         shown = np.sum(sums.encoding_sum @ sums.encoding_precision * people.mean[:, :n])
         return float(shown - 0.5 * np.sum(sums.encoding_precision * second) - 0.5 * distance)
@@ -293,9 +301,9 @@ class _Estimator:
         """Update the coefficients given the people; give the part of the bound that is about rewards."""
         sums, p, size = self.sums, self.p, self.beta.shape[1]
         spread, who = self._spread_of_cells, people.mean[self.sums.person]
-        weights = sparse.csr_matrix((sums.rows / spread, (sums.action, sums.person)), (sums.actions, sums.people))
-        gram, moment = np.zeros((sums.actions, size, size)), np.zeros((sums.actions, size))
-        gram[:, :p, :p] = (weights @ people.second.reshape(sums.people, p * p)).reshape(sums.actions, p, p)
+        weights = self._by_person_and_action(sums.rows / spread).T
+        gram, moment = np.zeros((self.actions, size, size)), np.zeros((self.actions, size))
+        gram[:, :p, :p] = (weights @ people.second.reshape(self.people, p * p)).reshape(self.actions, p, p)
         for j in range(p):
             gram[:, j, self.features] = self.by_action @ (who[:, j, None] * self.one / spread[:, None])
         gram[:, self.features, :p] = np.swapaxes(gram[:, :p, self.features], 1, 2)
