@@ -50,6 +50,37 @@ class Estimate:
         return self.text(1 if self.median is not None else 3)
 
 
+@dataclass(frozen=True)
+class IntervalEstimate:
+    """An estimate with the interval that holds the truth in a share `level` of repetitions."""
+
+    estimate: Estimate
+    low: float
+    high: float
+    level: float = 0.95
+
+    @property
+    def value(self) -> float:
+        return self.estimate.value
+
+    @property
+    def standard_error(self) -> float:
+        return self.estimate.standard_error
+
+    def holds(self, number: float) -> bool:
+        """Say whether the interval holds a number."""
+        return self.low <= number <= self.high
+
+    def text(self, digits: int = 3, sign: bool = False) -> str:
+        """Write it with its interval.
+
+        >>> IntervalEstimate(Estimate(0.5, 0.1, 20), 0.3, 0.7).text(2, sign=True)
+        '+0.50 (+0.30 to +0.70)'
+        """
+        style = f"{'+' if sign else ''}.{digits}f"
+        return f"{self.value:{style}} ({self.low:{style}} to {self.high:{style}})"
+
+
 def jackknife(statistic: Callable[[np.ndarray], float], instances: int) -> Estimate:
     """Compute `statistic(index of instances)` and its standard error by leaving out one instance at a time."""
     everyone = np.arange(instances)

@@ -2,6 +2,7 @@
 
 from ilb.environments.adcb.world import Adcb, AdcbWorld
 from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, OwnEffects
+from ilb.environments.drifting import SuddenChanges, Wandering
 from ilb.environments.environment import AbstractEnvironment
 from ilb.environments.perturbed import AbstractPerturbation, ContextNoise, KeptColumns, OtherNoise, Shift, perturb
 from ilb.environments.recording import (
@@ -45,10 +46,12 @@ __all__ = [
     "Recording",
     "Shift",
     "Specification",
+    "SuddenChanges",
     "Synthetic",
     "SyntheticWorld",
     "UniformLogging",
     "UniformNoise",
+    "Wandering",
     "draw_confounded_logging",
     "draw_leaky_reward",
     "draw_linear_reward",

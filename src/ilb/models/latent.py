@@ -6,9 +6,9 @@ Offline writes it, online reads it, and they share nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,10 +16,18 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
+from ilb.errors import FitError
+from ilb.html import html_block, html_table, html_text
 from ilb.logs import Schema
 from ilb.models.moments import AbstractMoment, ScaledMoment
 from ilb.networks import ComposedEncoder, scale_columns, storable
 from ilb.types import Encoder, RewardModel
+
+if TYPE_CHECKING:
+    from ilb.drawing import ModelPlots
+
+SHOWN = 12
+"""Actions that are named in a notebook."""
 
 
 @storable
@@ -63,7 +71,8 @@ class NoiseLevels(eqx.Module):
     $f(x_t) \mid z$ has covariance `encoding_covariance`; the state v = (z, u) has mean and covariance `population_*`
     over instances, where u is what only rewards show: it has mean zero and is uncorrelated with z, and often there is
     none. The reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies
-    by `leftover_variance` around what the reward model says (instance x action effects that v does not explain).
+    by `leftover_variance` around what the reward model says (instance x action effects that v does not explain). What
+    was seen of an instance one round ago counts `memory` times as much as what is seen now: 1 where states stay.
     """
 
     encoding_covariance: Float[Array, "n n"]
@@ -72,6 +81,7 @@ class NoiseLevels(eqx.Module):
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
     reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: jnp.zeros(0))
+    memory: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.ones(()))
 
 
 class CanonicalBasis(NamedTuple):
@@ -160,6 +170,18 @@ class LatentModel(eqx.Module):
         """Return the same model without labels and history."""
         return LatentModel(self.encoder, self.reward, self.noise, moment=self.moment)
 
+    def with_memory(self, memory: float) -> LatentModel:
+        """Return the model for people who change: in each round, what was seen before counts `memory` times as much.
+
+        >>> import jax.random as jr
+        >>> from ilb.environments import draw_world
+        >>> float(draw_world(jr.key(0)).oracle().with_memory(0.9).noise.memory)
+        0.8999999761581421
+        """
+        if not 0 < memory <= 1:
+            raise FitError(f"memory is more than 0 and at most 1 (nothing is forgotten); got {memory}.")
+        return replace(self, noise=replace(self.noise, memory=jnp.asarray(memory, jnp.float32)))
+
     def on_raw_contexts(self) -> LatentModel:
         """Return the model for contexts as they stand in the table, before the schema scales them.
 
@@ -185,6 +207,31 @@ class LatentModel(eqx.Module):
 
         return storage.load_model(Path(path), LatentModel)
 
+    @property
+    def plot(self) -> ModelPlots:
+        """Figures of this model: `people`, `belief`, `calibration`, `learning_curve` (`ilb.drawing.ModelPlots`)."""
+        from ilb.drawing import ModelPlots  # a door for notebooks, and the only one from here to the rim
+
+        return ModelPlots(self)
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook where the model comes from and what it was chosen from."""
+        parts, made = [], self.provenance
+        if self.schema is not None:
+            columns = ", ".join(column.name for column in self.schema.context) or "no context column"
+            actions = ", ".join(map(str, self.schema.actions[:SHOWN])) + (
+                ", …" if len(self.schema.actions) > SHOWN else ""
+            )
+            parts.append(html_text(f"{self.schema.reward} of {self.schema.action} ({actions}), from {columns}"))
+        if made is not None and made.choice:
+            rows = [
+                [row["candidate"], *(_short(row[name]) for name in ("r2", "log_likelihood"))] for row in made.choice
+            ]
+            chosen = [number for number, row in enumerate(made.choice) if row["chosen"]]
+            parts.append(html_table(["candidate", "R² of the next reward", "log-likelihood"], rows, chosen))
+        parts += [] if made is None else [html_text(note) for note in made.notes]
+        return html_block(repr(self), *parts)
+
     def __repr__(self) -> str:
         hidden = self.noise.population_mean.shape[0] - self.encoded_dim
         parts = [
@@ -197,3 +244,7 @@ class LatentModel(eqx.Module):
         if self.provenance is not None:
             parts.append(f"fitted on {self.provenance.rows} rows")
         return f"LatentModel({', '.join(parts)})"
+
+
+def _short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3f}"

@@ -102,6 +102,8 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
         yield "noise.encoding_covariance is singular: some direction of the encoding would have no noise at all"
     if not (np.all(np.asarray(noise.reward_variance) >= 0) and float(noise.leftover_variance) >= 0):
         yield "a variance of the noise is negative"
+    if not 0 < float(noise.memory) <= 1:
+        yield f"its memory is {float(noise.memory):g}, not more than 0 and at most 1"
     coefficients = getattr(model.reward, "coefficient_covariance", None)
     if coefficients is not None and not all(map(_is_covariance, coefficients)):
         yield "reward.coefficient_covariance is no covariance"

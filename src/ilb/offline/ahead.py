@@ -82,18 +82,18 @@ def score_ahead(predictions: Predictions) -> AheadScores:
     inside = []
     for level in (0.8, 0.95):
         low, high = predictions.interval(level)
-        inside.append(_mean_by_person(((low <= reward) & (reward <= high)).astype(np.float64), person))
+        inside.append(mean_by_person(((low <= reward) & (reward <= high)).astype(np.float64), person))
     return AheadScores(
-        r_squared(predictions.mean, reward, person), _mean_by_person(predictions.log_likelihood, person), *inside
+        r_squared(predictions.mean, reward, person), mean_by_person(predictions.log_likelihood, person), *inside
     )
 
 
 def lead(first: Predictions, second: Predictions) -> Estimate:
     """Give by how much the first has the higher log-likelihood of a reward; people are the independent units."""
-    return _mean_by_person(first.log_likelihood - second.log_likelihood, first.person)
+    return mean_by_person(first.log_likelihood - second.log_likelihood, first.person)
 
 
-def _mean_by_person(values: Float[np.ndarray, " predictions"], person: Int[np.ndarray, " predictions"]) -> Estimate:
+def mean_by_person(values: Float[np.ndarray, " predictions"], person: Int[np.ndarray, " predictions"]) -> Estimate:
     """Average over all rewards, with the standard error over people."""
     _, group = np.unique(person, return_inverse=True)
     rows, total = np.bincount(group), np.bincount(group, weights=values)
@@ -127,7 +127,7 @@ class _Past:
     """The calibrated belief of `CalibratedBelief` about everyone at once, in float64, moved on round by round.
 
     What changes in a round is one context and one reward of each person, so precisions and information are updated, not
-    computed anew.
+    computed anew; unless people are forgotten, when all weights change.
     """
 
     def __init__(self, model: LatentModel, logs: Logs) -> None:
@@ -140,8 +140,11 @@ class _Past:
         self.left = logs.reward.astype(np.float64) - moment_effects(model.moment, logs)
         people, actions, dim = logs.instances, logs.actions, self.theta.shape[1]
         self.shown = self.encodings.shape[1]
-        self.precision = np.tile(np.diag(numbers.prior_precision), (people, 1, 1))
+        self.memory, self.prior = float(model.noise.memory), numbers.prior_precision
+        self.outer = (self.theta[:, :, None] * self.theta[:, None, :]).reshape(actions, -1)
+        self.precision = np.tile(np.diag(self.prior), (people, 1, 1))
         self.information = np.zeros((people, dim))
+        self.rounds, self.encoding_sum = np.zeros(people), np.zeros((people, self.shown))
         self.pulls, self.sums = np.zeros((2, people, actions))
 
     def predict(self, rounds: int | None) -> Predictions:
@@ -165,9 +168,25 @@ class _Past:
         return Predictions(rows, logs.instance[rows], reward, mean[rows] + moment, np.sqrt(variance[rows]))
 
     def _see(self, person: Int[np.ndarray, " people"], row: Int[np.ndarray, " people"]) -> None:
+        if self.memory < 1:
+            self._fade(person)
+            self.rounds[person] += 1
+            self.encoding_sum[person] += self.encodings[row]
         shown = np.arange(self.shown)
         self.precision[person[:, None], shown, shown] += 1
         self.information[person[:, None], shown] += self.encodings[row]
+
+    def _fade(self, person: Int[np.ndarray, " people"]) -> None:
+        """Let all that was seen of these people count for less."""
+        for sums in (self.rounds, self.encoding_sum, self.pulls, self.sums):
+            sums[person] *= self.memory
+        pooled = self.noise + self.pulls[person] * self.own
+        explained = (self.pulls[person] / pooled) @ self.outer
+        self.precision[person] = np.diag(self.prior) + explained.reshape(len(person), len(self.prior), -1)
+        self.information[person] = (self.sums[person] / pooled) @ self.theta
+        shown = np.arange(self.shown)
+        self.precision[person[:, None], shown, shown] += self.rounds[person, None]
+        self.information[person[:, None], shown] += self.encoding_sum[person]
 
     def _expect(
         self, person: Int[np.ndarray, " people"], action: Int[np.ndarray, " people"]

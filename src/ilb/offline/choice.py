@@ -35,7 +35,8 @@ class Candidate:
     """A way to fit: how contexts are encoded, how rewards follow, and whether the moment knows the time.
 
     `rank` orders candidates from simple to elaborate; a reference is what a user could write in ten lines. `inflation`
-    is how many times wider each coordinate of the encoding varied within people who were held out.
+    is how many times wider each coordinate of the encoding varied within people who were held out. With a `memory`
+    below 1, people change, and what was counts for less from round to round.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Candidate:
     rank: int = 0
     reference: bool = False
     inflation: tuple[float, ...] = ()
+    memory: float = 1.0
 
 
 class Trial(NamedTuple):

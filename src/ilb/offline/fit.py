@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from ilb.errors import FitError, IlbWarning, LogsWarning
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, Provenance
+from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.choice import Candidate, ModelChoice
 from ilb.offline.completion import complete_model, measure, train_encoders
 from ilb.offline.dimension import choose_latent_dim
@@ -21,6 +21,7 @@ from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.progress import first_part, last_part
+from ilb.offline.recipes import Recipes
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
@@ -29,7 +30,7 @@ from ilb.offline.training import describe_recipe, fit_keys
 from ilb.types import Report, silent
 from ilb.version import __version__
 
-__all__ = ["choose_model", "complete_model", "fit", "fit_candidate", "fit_many", "refit_rewards"]
+__all__ = ["choose_model", "complete_model", "fit", "fit_again", "fit_candidate", "fit_many", "refit_rewards"]
 
 LEAST_PEOPLE = 6
 """With fewer people who have rewards, holding some out tells nothing, and nothing is compared."""
@@ -102,9 +103,40 @@ def fit_candidate(logs: Logs, choice: ModelChoice, *, seed: int = 0, report: Rep
     encoder = candidate.encoder.without_cross_fit() if candidate.inflation else candidate.encoder
     [model] = _fit_alike([run], encoder, candidate.reward, report)
     quantiles = jnp.asarray(choice.residual_quantiles(), jnp.float32)
-    noise = eqx.tree_at(lambda noise: noise.reward_quantiles, model.noise, quantiles)
+    noise = replace(model.noise, reward_quantiles=quantiles)
     assert model.provenance is not None
-    return replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
+    model = replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
+    return model.with_memory(candidate.memory)
+
+
+def fit_again(
+    model: LatentModel, logs: Sequence[Logs], *, seed: int = 0, latent_dim: int | None = None, report: Report = silent
+) -> list[LatentModel]:
+    """Fit other people the way this model was fitted, with nothing chosen anew: one model for each table.
+
+    That is what tells how good the way is on people whom a fit has not seen. Rewards stop a little earlier, as where
+    candidates are compared. `latent_dim` is another number of coordinates than the model's.
+    """
+    recipes, provenance = Recipes.of(model), model.provenance
+    assert provenance is not None
+    tables = list(logs) if model.schema is None else [table.read_as(model.schema) for table in logs]
+    inflation = provenance.inflation if latent_dim is None else ()
+    encoder = recipes.encoder
+    if inflation or latent_dim is not None:
+        encoder = encoder.without_cross_fit(
+            room=(max(table.rows for table in tables), max(table.instances for table in tables))
+        )
+    dim = recipes.latent_dim if latent_dim is None else latent_dim
+    runs = [_Run(table, seed, dim, (), inflation) for table in tables]
+    models = _fit_alike(runs, encoder, recipes.reward.hastened(), report)
+    require_whole(*models)
+    return models
+
+
+def require_whole(*models: LatentModel | RecurrentRegression) -> None:
+    """Raise `KeyboardInterrupt` if a training was interrupted: nothing is to be concluded from a half-trained model."""
+    if any(model.provenance is not None and model.provenance.interrupted for model in models):
+        raise KeyboardInterrupt
 
 
 def _untried(

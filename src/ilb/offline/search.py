@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from ilb.errors import RareActionWarning
 from ilb.logs import Logs
-from ilb.models.latent import LatentModel
+from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import NoEncoder, SideBySide
 from ilb.offline.ahead import Predictions, join, predict_ahead
 from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
@@ -89,6 +90,12 @@ LEAST_BOOSTED = 300
 MOST_BOOSTED_COLUMNS = 200
 """With more context columns trees would take longer than all the rest."""
 
+MEMORIES = (0.97, 0.9, 0.75, 0.5)
+"""How much of what was seen of a person may be left after a round."""
+
+MOST_FORGETTING = 10_000_000
+"""People x actions x coordinates² beyond which forgetting takes too long to be tried."""
+
 NOTHING = _Structure()
 OWN_LEVEL = _Structure(1, same_level=True)
 
@@ -138,6 +145,7 @@ class Search:
             self._try_encoders(self._best.structure)
         if self.reward is None and self._features:
             self._try_boosting()
+        self._try_memories()
         self.steps.finish()
         return ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
 
@@ -252,21 +260,58 @@ class Search:
             bool(reference),
             tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
         )
-        parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)
-        predictions = [self._predict(candidate, *part).of_people(number) for number, part in enumerate(parts)]
-        trial = Trial(candidate, join(predictions), eligible)
+        trial = Trial(candidate, self._predict(candidate, encoding), eligible)
         self.attempts.append(_Attempt(trial, encoding, structure))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
-    def _predict(self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]) -> Predictions:
-        training, held_out = fold.tables(candidate.clocked)
+    def _try_memories(self) -> None:
+        """Ask whether people change: let the best forget more and more, for as long as that helps."""
+        best = self._best
+        candidate = best.trial.candidate
+        work = max(fold.held_out.instances for fold in self.folds) * self.logs.actions * (candidate.latent_dim + 1) ** 2
+        if work > MOST_FORGETTING or self.logs.lengths.max() < 3 or not best.trial.eligible:
+            return
+        models = self._models(candidate, best.encoding)
+        if not all(isinstance(model.reward, LinearReward) for model in models):
+            return
+        known = best.trial
+        for memory in MEMORIES:
+            shorter = replace(
+                candidate, name=f"{candidate.name}, memory {memory:g}", rank=candidate.rank + 1, memory=memory
+            )
+            trial = Trial(shorter, self._predict(shorter, best.encoding, models), known.eligible)
+            self.attempts.append(best._replace(trial=trial))
+            if trial.log_likelihood <= known.log_likelihood:
+                return
+            known = trial
+
+    def _predict(
+        self, candidate: Candidate, encoding: _Encoding, models: Sequence[LatentModel] | None = None
+    ) -> Predictions:
+        models = self._models(candidate, encoding) if models is None else models
+        held_out = [fold.tables(candidate.clocked)[1] for fold in self.folds]
+        pairs = zip(models, held_out, strict=True)
+        return join(
+            [
+                predict_ahead(model.with_memory(candidate.memory), table, rounds=ROUNDS).of_people(number)
+                for number, (model, table) in enumerate(pairs)
+            ]
+        )
+
+    def _models(self, candidate: Candidate, encoding: _Encoding) -> list[LatentModel]:
+        parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)
+        return [self._complete(candidate, *part) for part in parts]
+
+    def _complete(
+        self, candidate: Candidate, fold: Fold, encoder: Encoder, inflation: tuple[float, ...]
+    ) -> LatentModel:
+        training, _ = fold.tables(candidate.clocked)
         if candidate.clocked:
             encoder = without_clock(encoder, training.width)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
             reward = candidate.reward.hastened()
-            model = complete_model(encoder, training, reward=reward, seed=self.seed, inflation=inflation)
-        return predict_ahead(model, held_out, rounds=ROUNDS)
+            return complete_model(encoder, training, reward=reward, seed=self.seed, inflation=inflation)
 
     def _train(
         self, name: str, recipe: EncoderRecipe, rank: int, units: int, latent_dim: int | None = None

@@ -44,6 +44,7 @@ PASSES = 2
 """How often the actions are judged one by one."""
 
 TINY = 1e-12
+"""What is added to variances that may be zero, in units of the variance of rewards."""
 
 
 class Hypothesis(NamedTuple):
@@ -78,7 +79,8 @@ class MixedRewards(AbstractRewards):
     Given hypothesis and soundness, action a has the expected reward `means`, plus the share `share` of what the state,
     whose precision has the factor `factor`, is off by, plus an own effect with variance `own_variance`; without own
     effects it would be `explained`. `variance` is that of what the state explains, and `lasting` the part of it that
-    contexts to come will not tell. An own effect beyond `noticeable` makes an action doubtful.
+    contexts to come will not tell. An own effect beyond `noticeable` makes an action doubtful. Of the `elapsed` rounds,
+    as many as `rounds` still count, and what is learned now will count for `lifetime` rounds.
     """
 
     hypotheses: Float[Array, " H"]
@@ -95,6 +97,8 @@ class MixedRewards(AbstractRewards):
     reward_variance: Float[Array, " K"]
     noticeable: Float[Array, ""]
     rounds: Float[Array, ""]
+    elapsed: Float[Array, ""]
+    lifetime: Float[Array, ""]
 
     def mean(self) -> Values:
         return self._average(self.means)
@@ -143,18 +147,20 @@ class MixedRewards(AbstractRewards):
         second = jnp.argmax(jnp.where(is_best, -jnp.inf, mean))
         level = jnp.sum(self.soundness * self.means, axis=1)
         rival = jnp.where(is_best[None], level[:, second, None], level[:, best, None])[:, None]
-        variance = self.own_variance + self.share**2 * self.lasting[:, None] + TINY
+        variance = self.own_variance + self.share**2 * self.lasting[:, None] + TINY * self.reward_variance[None, None]
         spread = jnp.sqrt(variance)
         ahead = (self.means - rival) / spread
         # Knowing the best better pays where it turns out to be worse than the second.
         ahead = jnp.where(is_best[None, None], -ahead, ahead)
         gain = spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
-        rounds = jnp.where(jnp.isinf(horizon), self.rounds, jnp.maximum(horizon - self.rounds, 0.0))
+        left = jnp.minimum(jnp.maximum(horizon - self.elapsed, 0.0), self.lifetime)
+        rounds = jnp.where(jnp.isinf(horizon), self.rounds, left)
         return rounds * self._average(gain / (1 + self.reward_variance[None, None] / variance))
 
     def _noticed(self) -> Float[Array, "H 2 K"]:
         """Give the probability of an own effect, up or down, that is worth a remark."""
-        effect, std = self.means - self.explained[:, None], jnp.sqrt(self.own_variance + TINY)
+        effect = self.means - self.explained[:, None]
+        std = jnp.sqrt(self.own_variance + TINY * self.reward_variance[None, None])
         return norm.cdf((effect - self.noticeable) / std) + norm.cdf((-effect - self.noticeable) / std)
 
     def _average(self, values: Float[Array, "H 2 K"]) -> Values:
@@ -236,6 +242,8 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             self.reward_variance,
             self.noticeable,
             state.rounds,
+            state.elapsed,
+            1 / (1 - self.model.noise.memory),
         )
 
     def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
@@ -253,9 +261,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         prior = self.prior_precision / scales.wider
         before = prior + jnp.where(is_shown, trust * rounds, 0.0)
         shown = self.shown(state)
-        seen = pulls > 0
+        seen = state.rewards.seen
         residual = state.rewards.means()
-        noise = self.reward_variance / jnp.maximum(pulls, 1)
+        noise = self.reward_variance / jnp.where(seen, pulls, 1)
         pooled = scales.own_variance + noise[None]
         log_odds = jnp.log(self.change_probability) - jnp.log1p(-self.change_probability)
         changed = jnp.zeros_like(pulls)

@@ -1,7 +1,8 @@
 """Evidence: all that one instance has told us, as sums.
 
 Rewards depend on the past only through the action that was taken, so these sums are sufficient for every latent policy
-and every bandit without contexts. Sums commute: late and reordered rewards are harmless, and nothing drifts.
+and every bandit without contexts. Sums commute: late and reordered rewards are harmless, and nothing drifts. Where
+people change, sums fade from round to round, and a late reward counts as if it were new.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ilb.types import Step
+
+FORGOTTEN = 1e-6
+"""What has faded to so little counts as nothing."""
 
 
 class RewardSums(NamedTuple):
@@ -33,31 +37,42 @@ class RewardSums(NamedTuple):
 
     def means(self) -> Float[Array, " K"]:
         """Give the mean reward of each action; of one without rewards, 0."""
-        return self.reward_sum / jnp.maximum(self.pulls, 1)
+        return self.reward_sum / jnp.where(self.seen, self.pulls, 1)
+
+    @property
+    def seen(self) -> Bool[Array, " K"]:
+        """Which actions have rewards that are not quite forgotten."""
+        return self.pulls > FORGOTTEN
 
 
 class Evidence(NamedTuple):
     r"""Sums over the rounds of one instance; sufficient for $p(z \mid h_t, x_t)$ under Gaussian noise.
 
     `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `rewards` is all that
-    eq. loss needs. `reward_square_sum` tells how well a model explains the rewards.
+    eq. loss needs. If what was fades, `rounds` and `pulls` are sums of weights; `elapsed` counts all rounds that were.
     """
 
     rounds: Float[Array, ""]
     encoding_sum: Float[Array, " n"]
     rewards: RewardSums
-    reward_square_sum: Float[Array, " K"]
+    elapsed: Float[Array, ""]
 
     @staticmethod
     def none(latent_dim: int, actions: int) -> Evidence:
         """Start with nothing."""
-        return Evidence(jnp.asarray(0.0), jnp.zeros(latent_dim), RewardSums.none(actions), jnp.zeros(actions))
+        return Evidence(jnp.asarray(0.0), jnp.zeros(latent_dim), RewardSums.none(actions), jnp.asarray(0.0))
+
+    def fade(self, memory: Float[Array, ""]) -> Evidence:
+        """Let all that was count for so much of what it did."""
+        rewards = RewardSums(memory * self.rewards.pulls, memory * self.rewards.reward_sum)
+        return Evidence(memory * self.rounds, memory * self.encoding_sum, rewards, self.elapsed)
 
     def add_encoding(self, encoding: Float[Array, " n"]) -> Evidence:
         """Count a round and its encoding."""
-        return self._replace(rounds=self.rounds + 1, encoding_sum=self.encoding_sum + encoding)
+        return self._replace(
+            rounds=self.rounds + 1, encoding_sum=self.encoding_sum + encoding, elapsed=self.elapsed + 1
+        )
 
     def add_reward(self, step: Step) -> Evidence:
         """Count a reward for the action that earned it."""
-        square = jax.nn.one_hot(step.action, self.reward_square_sum.shape[0]) * step.reward**2
-        return self._replace(rewards=self.rewards.add(step), reward_square_sum=self.reward_square_sum + square)
+        return self._replace(rewards=self.rewards.add(step))

@@ -26,8 +26,8 @@ from ilb.errors import DecisionError
 from ilb.models.calibration import Calibration
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import Affine
-from ilb.online.cholesky import cholesky, solve_lower, solve_upper
-from ilb.online.evidence import Evidence, RewardSums
+from ilb.online.cholesky import add_outer, cholesky, solve_lower, solve_upper
+from ilb.online.evidence import Evidence
 from ilb.online.policy import AbstractBelief, AbstractRewards, Outlook
 from ilb.types import Allowed, Context, RewardModel, Step, Values
 
@@ -131,8 +131,8 @@ class AbstractLatentBelief(AbstractBelief):
         return Evidence.none(self.model.encoded_dim, self.model.noise.reward_variance.shape[0])
 
     def observe(self, state: Evidence, context: Context) -> Evidence:
-        """Encode the context and count it (Alg. 1, line 3)."""
-        return state.add_encoding(self.model.encoder(context))
+        """Encode the context and count it (Alg. 1, line 3); what was before fades, if the model says so."""
+        return state.fade(self.model.noise.memory).add_encoding(self.model.encoder(context))
 
     def learn(self, state: Evidence, step: Step) -> Evidence:
         return state.add_reward(step if self.model.moment is None else self.model.moment.taken_off(step))
@@ -164,12 +164,8 @@ class PrintedBelief(AbstractLatentBelief):
         linear_reward(self.model)
 
     def believe(self, state: Evidence) -> LatentRewards:
-        """Believe the closed form of the minimiser (eq. fpg_close), with precision I + V."""
-        dim = state.encoding_sum.shape[0]
-        reward = linear_reward(self.model).on_first(dim)
-        precision = jnp.eye(dim) + outer_sum(reward.theta, state.rewards.pulls)
-        information = state.encoding_sum / state.rounds + _residual_sum(reward, state.rewards)
-        return _solved(precision, information, reward)
+        """Believe the minimiser (eq. fpg_close), with precision I + V."""
+        return _least_squares(self.model, state, jnp.ones(()))
 
 
 class ReleasedBelief(AbstractLatentBelief):
@@ -182,11 +178,7 @@ class ReleasedBelief(AbstractLatentBelief):
 
     def believe(self, state: Evidence) -> LatentRewards:
         """Believe the Gaussian posterior in which a context counts as much as a reward."""
-        dim = state.encoding_sum.shape[0]
-        reward = linear_reward(self.model).on_first(dim)
-        precision = state.rounds * jnp.eye(dim) + outer_sum(reward.theta, state.rewards.pulls)
-        information = state.encoding_sum + _residual_sum(reward, state.rewards)
-        return _solved(precision, information, reward)
+        return _least_squares(self.model, state, state.rounds)
 
 
 class AbstractMeasuredBelief(AbstractLatentBelief):
@@ -254,9 +246,22 @@ def outer_sum(theta: Float[Array, "K n"], weights: Values) -> Float[Array, "n n"
     return jnp.tensordot(weights, theta[:, :, None] * theta[:, None, :], 1)
 
 
-def _residual_sum(reward: LinearReward, sums: RewardSums) -> Float[Array, " n"]:
-    r"""Sum $\theta_a (\sum r - N_a \theta_{0,a})$ over the actions."""
-    return (sums.reward_sum - sums.pulls * reward.intercept) @ reward.theta
+def _least_squares(model: LatentModel, state: Evidence, weight: Float[Array, ""]) -> LatentRewards:
+    r"""Minimise $w |z - \hat z_t|^2 + \sum_a N_a (\theta_a^\top z + \theta_{0,a} - \bar r_a)^2$.
+
+    Row by row, by rotations: the precision $w I + \sum_a N_a \theta_a \theta_a^\top$ is never formed. Where rewards
+    are of the order of 10,000, its first term would be lost in float32 beside the second, and with it all that is
+    known of directions in which no reward has come.
+    """
+    dim, sums = model.encoded_dim, state.rewards
+    reward = linear_reward(model).on_first(dim)
+    root = jnp.sqrt(weight)
+    start = root * jnp.concatenate([jnp.eye(dim), state.encoding_sum[None] / state.rounds])
+    residual = sums.means() - reward.intercept
+    rows = jnp.sqrt(sums.pulls)[:, None] * jnp.concatenate([reward.theta, residual[:, None]], axis=1)
+    turned, _ = jax.lax.scan(lambda factor, row: (add_outer(factor, row), None), start, rows)
+    factor = turned[:-1]
+    return LatentRewards(solve_upper(factor, turned[-1]), factor, reward)
 
 
 def _solved(precision: Float[Array, "n n"], information: Float[Array, " n"], reward: LinearReward) -> LatentRewards:

@@ -36,9 +36,6 @@ from ilb.online.latent import CalibratedBelief
 from ilb.online.policy import AbstractPolicy, IndependentRewards, State, choose, indicate
 from ilb.types import Allowed, Choice, Context, Step, Values, as_real
 
-UNTRIED = 1e6
-"""Stands for the infinite upper bound of an action that was never rewarded: values are reported, and finite."""
-
 WIDTH = 2.0
 """Standard deviations that a bias is taken to be below: of 20 people, one has more."""
 
@@ -164,10 +161,12 @@ class MinUCB(AbstractIndexPolicy):
     def index(self, state: Watched, context: Context) -> Values:
         sums, estimate = state.sums, self.offline.estimate(state.offline)
         width = confidence_width(1 + sums.pulls.sum())
-        online_std = jnp.sqrt(self.reward_variance / jnp.maximum(sums.pulls, 1))
-        online = jnp.where(sums.pulls > 0, sums.means() + width * online_std, UNTRIED)
+        online_std = jnp.sqrt(self.reward_variance / jnp.where(sums.seen, sums.pulls, 1))
         mean, std, share = self._pooled(sums, estimate)
-        return jnp.minimum(online, mean + width * std + share * estimate.bias) + self.offline.moment(context)
+        pooled = mean + width * std + share * estimate.bias
+        # An action that was never rewarded has no bound of its own.
+        online = jnp.where(sums.seen, sums.means() + width * online_std, pooled)
+        return jnp.minimum(online, pooled) + self.offline.moment(context)
 
     def rewards(self, state: Watched, context: Context) -> IndependentRewards:
         """Believe all rewards, online and offline, as if there were no bias."""

@@ -23,6 +23,9 @@ State = Any
 PROPENSITY_POINTS = 500
 """Fixed points of the belief behind the propensities of rules that sample, and behind the probability of being best."""
 
+ROUNDING = 64
+"""Values that differ by less than this many units in the last place are taken for one."""
+
 
 class AbstractRewards(eqx.Module):
     """What is believed of the K expected rewards of an instance at one moment."""
@@ -46,7 +49,7 @@ class AbstractRewards(eqx.Module):
 
     def draw(self, key: PRNGKeyArray) -> Values:
         """Draw all K at once from the joint belief."""
-        return self.at(jr.normal(key, (self.noise_size,)))
+        return self.at(jr.normal(key, (self.noise_size,), jnp.float32))  # the same numbers in float64
 
     def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:
         """Say what knowing each action better would bring in the rounds to come; nothing, where a belief can't say."""
@@ -103,6 +106,10 @@ class AbstractPolicy(eqx.Module):
     @abc.abstractmethod
     def decide(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> tuple[State, Choice]:
         """Take in a context and choose one of the allowed actions."""
+
+    def take_in(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> State:
+        """Take in a context as `decide` does; what is chosen does not matter."""
+        return self.decide(key, state, context, allowed)[0]
 
     @abc.abstractmethod
     def learn(self, state: State, step: Step) -> State:
@@ -173,6 +180,10 @@ class BeliefPolicy(AbstractPolicy):
     def init(self) -> State:
         return self.belief.init()
 
+    def take_in(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> State:
+        del key, allowed
+        return self.belief.observe(state, context)
+
     def decide(self, key: PRNGKeyArray, state: State, context: Context, allowed: Allowed) -> tuple[State, Choice]:
         state = self.belief.observe(state, context)
         return state, choose(self.rule.values(key, self.belief.rewards(state, context), allowed), allowed)
@@ -223,7 +234,7 @@ class IndependentThompson(AbstractRule):
     def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del allowed
         mean = rewards.mean()
-        return mean + rewards.std() * jr.normal(key, mean.shape)
+        return mean + rewards.std() * jr.normal(key, mean.shape, jnp.float32)
 
     def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del key
@@ -249,7 +260,7 @@ class Uniform(AbstractRule):
 
     def values(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del allowed
-        return jr.uniform(key, rewards.mean().shape)
+        return jr.uniform(key, rewards.mean().shape, jnp.float32)
 
     def propensities(self, key: PRNGKeyArray, rewards: AbstractRewards, allowed: Allowed) -> Values:
         del key, rewards
@@ -274,6 +285,9 @@ def probability_best(rewards: AbstractRewards, allowed: Allowed) -> Values:
     half = np.random.default_rng(0).standard_normal((PROPENSITY_POINTS // 2, rewards.noise_size)).astype(np.float32)
     values = jax.vmap(rewards.at)(jnp.asarray(np.concatenate([half, -half])))
     open_values = jnp.where(allowed[None], values, -jnp.inf)
-    largest = open_values >= open_values.max(axis=1, keepdims=True)
+    # A compiled program may compute a value twice, for the maximum and to be compared with it, and round it in two
+    # ways: what is the largest but for rounding is the largest.
+    rounding = ROUNDING * np.finfo(values.dtype).eps * jnp.abs(values).max(axis=1, keepdims=True)
+    largest = open_values >= open_values.max(axis=1, keepdims=True) - rounding
     # Ties share their point, so that the shares sum to one.
     return jnp.mean(largest / largest.sum(axis=1, keepdims=True), axis=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from ilb.errors import DecisionError
@@ -67,12 +67,17 @@ ROSTER: Mapping[str, Builder] = {
 }
 
 
+def require_known_policy(name: str, known: Collection[str] = ROSTER) -> None:
+    """Raise unless a policy has this name."""
+    if name not in known:
+        raise DecisionError(f"no policy is named {name!r}; there are {', '.join(known)}.{near(name, known)}")
+
+
 def build_policy(given: Ingredients, name: str, roster: Mapping[str, Builder] = ROSTER) -> AbstractPolicy:
     """Build one policy; only what it asks for is computed."""
     if name not in roster:
         # With logs all but a few can be built, and finding out which would fit every baseline to them.
-        known = roster if given.has_logs else build_policies(given, roster=roster)
-        raise DecisionError(f"no policy is named {name!r}; there are {', '.join(known)}.{near(name, known)}")
+        require_known_policy(name, roster if given.has_logs else build_policies(given, roster=roster))
     try:
         return roster[name](given)
     except MissingIngredientError as missing:
