@@ -25,7 +25,7 @@ def columns(rows: int = 60, **others: Any) -> dict[str, Any]:
     plain = {
         "who": [f"p{number // 6}" for number in range(rows)],
         "x": rng.normal(size=rows),
-        "did": [f"d{number % 3}" for number in range(rows)],
+        "did": [f"d{number // 2 % 3}" for number in range(rows)],
         "got": rng.normal(size=rows),
     }
     return {**plain, **others}

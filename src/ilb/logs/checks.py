@@ -98,6 +98,9 @@ NUMBER = re.compile(r"[<>~]?\s*[-+]?[$€£]?(\d+|\d{1,3}([ ,.']\d{3})+)([.,]\d+
 """What a person would take for a number, with the signs that keep a computer from it."""
 
 
+DAY = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([T ].*)?")
+"""A date as people write it; files and frames have their own types for those that computers read."""
+
 MOST_CODES = 10
 """So many different numbers, among words that recur, may be codes of categories such as the steps of a ladder."""
 
@@ -106,6 +109,12 @@ def require_words(name: str, values: Labels) -> None:
     """Refuse text that is mostly numbers: as categories, a few stray cells would cost the column its meaning."""
     codes, labels = values
     texts = [str(label).strip() for label in labels]
+    days = [text for text in texts if DAY.fullmatch(text)]
+    if 2 * len(days) > len(texts):
+        raise LogsError(
+            f"column {name!r} looks like dates, such as {days[0]!r}. If it says when, write it like 2024-01-31 and "
+            "name it in time=; else leave it out with drop=, or turn it into a number."
+        )
     numeric = np.array([NUMBER.fullmatch(text) is not None for text in texts], dtype=bool)
     rows = np.bincount(codes[codes >= 0], minlength=len(labels))
     numbers = int(rows[numeric].sum())

@@ -66,12 +66,22 @@ def read_numbers(name: str, values: Values, way_out: str) -> Float64[np.ndarray,
         found = [_number(value) for value in values]
         refused = [value for value, one in zip(values, found, strict=True) if one is None]
         if refused:
-            raise _not_a_number(name, len(refused), refused[0], way_out)
+            # Text that a person reads as a number is not what the column stumbled over.
+            bad = [value for value in refused if not _is_number_in_text(value)] or refused
+            raise _not_a_number(name, len(bad), bad[0], way_out)
         numbers = np.array(found, dtype=np.float64)
     infinite = int(np.count_nonzero(np.abs(numbers) > _LARGEST))
     if infinite:
         raise _infinite(name, infinite)
     return numbers
+
+
+def _is_number_in_text(value: Any) -> bool:
+    try:
+        float(value if isinstance(value, str) else "no text")
+    except ValueError:
+        return False
+    return True
 
 
 def _moment(value: Any) -> float | None:
@@ -132,7 +142,7 @@ def _infinite(name: str, count: int) -> LogsError:
 def _not_a_number(name: str, count: int, example: Any, way_out: str) -> LogsError:
     """The refusal of text, dates and the like where numbers belong."""
     if isinstance(example, date | timedelta):
-        way_out = "Turn times into numbers first, for example into days since a start date."
+        way_out = "If it says when, name it in time=; else turn it into days since a start date."
     found = f"{counted(count, 'value')} of type {type(example).__name__!r}, such as {brief(example)}"
     return LogsError(f"column {name!r} has {found}; expected numbers. {way_out}")
 

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float32, Float64, Int32, Int64
 from numpy.typing import ArrayLike
 
 from ilb.errors import FitError, LogsError, SchemaError
-from ilb.logs.columns import ClockColumn, with_none
+from ilb.html import html_block, html_table
+from ilb.logs.columns import ClockColumn, Column, with_none
 from ilb.logs.messages import counted, one_line
 from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
 from ilb.logs.schema import Schema, side_by_side
@@ -221,6 +222,24 @@ class Logs:
         columns = counted(self.width, "context column")
         return f"Logs({shape}, {columns}, {counted(self.actions, 'action')}, {counted(rewards, 'reward')})"
 
+    def _repr_html_(self) -> str:
+        """Show in a notebook how much there is, and what the columns are."""
+        schema = self.schema
+        roles = {
+            schema.instance: f"who: {counted(self.instances, 'instance')}",
+            **({} if schema.time is None or schema.clocked else {schema.time: "when"}),
+            **{column.name: f"context: {_span(column, block)}" for column, block in schema.blocks(self.context)},
+            schema.action: f"what was done: {counted(self.actions, 'action')}, {', '.join(self._frequent())}",
+            schema.reward: f"what came of it: {counted(int(np.count_nonzero(~np.isnan(self.reward))), 'reward')}",
+        }
+        return html_block(self.describe().sentence(), html_table(["column", "what it is"], roles.items()))
+
+    def _frequent(self, most: int = 5) -> list[str]:
+        counts = np.bincount(self.action[self.action >= 0], minlength=self.actions)
+        order = np.argsort(-counts, kind="stable")[:most]
+        named = [f"{self.schema.actions[action]} ({counts[action]:,})" for action in order.tolist()]
+        return [*named, "…"] if self.actions > most else named
+
     def describe(self) -> Summary:
         """Counts to print: how much there is, and how much is missing.
 
@@ -388,6 +407,15 @@ class Logs:
         clock = None if self.clock is None else self.clock[rows]
         taken = (self.context[rows], codes.astype(np.int32), self.action[rows], self.reward[rows], clock)
         return Logs(self.schema, labels, *taken)
+
+
+def _span(column: Column, block: Float32[np.ndarray, "N width"]) -> str:
+    """Say what values a column has, in a few words."""
+    known = [value for value in column.decode(block) if value is not None]
+    if column.labels:
+        return f"{len(column.labels):,} categories, such as {column.labels[0]}"
+    low, middle, high = np.quantile(np.array(known, dtype=np.float64), [0.0, 0.5, 1.0]) if known else [np.nan] * 3
+    return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
 
 
 def _require_agreement(schema: Schema, named: Mapping[str, str | None]) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError, SchemaError
-from ilb.logs import checks
+from ilb.logs import checks, suspicions
 from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_moments, read_numbers
 from ilb.logs.labels import Labels, Values, as_label, has_numpy_order, in_order, missing_rows, read_labels
 from ilb.logs.messages import brief, counted, shown
@@ -33,20 +33,24 @@ class Parts(NamedTuple):
 
 def learn(table: nw.DataFrame[Any], roles: Roles) -> Parts:
     """Make a schema from this table, and the numbers that it gives."""
-    rows = _read_rows(table, roles)
+    rows = read_rows(table, roles)
     checks.require_one_scale(roles.reward, rows.reward.astype(np.float64))
     checks.check_enough(roles, rows)
     checks.warn_odd_rows(roles, rows)
     checks.warn_unrewarded_actions(roles, rows)
+    suspicions.require_distinct_actions(roles, rows.action)
+    suspicions.warn_growing_reward(roles, rows)
     columns: list[Column] = []
-    blocks, still = [], []
+    blocks, still, found = [], [], {}
     for name in roles.context:
         column, block, values = _learn_column(name, table[name], as_category=name in roles.categorical)
         checks.warn_constant(name, values)
-        still.append(checks.find_still(name, values[rows.order], rows.instance.codes))
+        found[name] = values[rows.order]
+        still.append(checks.find_still(name, found[name], rows.instance.codes))
         columns.append(column)
         blocks.append(block)
     checks.warn_still(still, len(rows.instance.labels))
+    suspicions.warn_suspicious_columns(roles, rows, found)
     actions = in_order(rows.action.labels)
     schema = Schema(roles.instance, roles.time, roles.action, roles.reward, tuple(columns), actions)
     return Parts(schema, rows, side_by_side(blocks, len(table))[rows.order])
@@ -58,19 +62,25 @@ def apply(table: nw.DataFrame[Any], schema: Schema) -> Parts:
     roles = Roles(schema.instance, schema.action, schema.reward, context, schema.time)
     needed = [name for name in (roles.instance, roles.time, roles.action, roles.reward) if name is not None]
     require_columns([*needed, *context], table.columns, SchemaError)
-    rows = _read_rows(table, roles)
-    unknown = [label for label in rows.action.labels if label not in schema.action_positions]
-    if unknown:
-        lost = int(np.isin(rows.action.codes, [rows.action.labels.index(label) for label in unknown]).sum())
-        raise SchemaError(
-            f"column {schema.action!r} has actions that the schema does not know: {shown(unknown)} "
-            f"({counted(lost, 'row')}); known are {shown(schema.actions)}. Drop these rows, or fit again with them."
-        )
+    rows = read_rows(table, roles)
+    require_known_actions(rows.action, schema)
     checks.warn_odd_rows(roles, rows)
     return Parts(schema, rows, schema.encode(table)[rows.order])
 
 
-def _read_rows(table: nw.DataFrame[Any], roles: Roles) -> Rows:
+def require_known_actions(actions: Labels, schema: Schema) -> None:
+    """Raise if a column of actions has one that the schema does not know."""
+    unknown = [label for label in actions.labels if label not in schema.action_positions]
+    if unknown:
+        lost = int(np.isin(actions.codes, [actions.labels.index(label) for label in unknown]).sum())
+        raise SchemaError(
+            f"column {schema.action!r} has actions that the schema does not know: {shown(unknown)} "
+            f"({counted(lost, 'row')}); known are {shown(schema.actions)}. Drop these rows, or fit again with them."
+        )
+
+
+def read_rows(table: nw.DataFrame[Any], roles: Roles) -> Rows:
+    """What every row has beside its context, sorted by instance and time."""
     if len(table) == 0:
         raise LogsError(f"the table has no rows, only the columns {shown(table.columns, 30)}; expected past cases.")
     instances = read_labels(roles.instance, table[roles.instance])

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32
 
-from ilb.errors import LogsError, SchemaError
+from ilb.errors import LogsError, LogsWarning, SchemaError
 from ilb.logs.columns import KINDS, Column
 from ilb.logs.labels import JsonValue, as_label, decode_label, encode_label, is_missing
-from ilb.logs.messages import brief, one_line, shown
+from ilb.logs.messages import brief, near, one_line, shown, warn
 from ilb.logs.tables import open_table, require_columns
 
 
@@ -61,7 +61,8 @@ class Schema:
         """The contexts of a frame, a file or a list of mappings as [rows, d], or of one mapping as [d].
 
         Missing values are None or NaN; they are filled in and flagged as they were in training. Extra columns are
-        ignored. The time of a schema that is `clocked` may be left out, with a warning.
+        ignored; keys of mappings that are no columns of the table are, too, with a warning. The time of a schema that
+        is `clocked` may be left out, with a warning.
 
         >>> from ilb.logs import NumericColumn
         >>> mmse = NumericColumn("mmse", mean=25.0, std=5.0, fill=25.0, flagged=True)
@@ -93,6 +94,7 @@ class Schema:
             for column in self.context:
                 if column.name not in row and not column.may_be_absent:
                     raise _lost_key(column.name, row)
+            self._warn_unknown_keys(row)
         return ((column, [row.get(column.name) for row in rows]) for column in self.context)
 
     def _encode_one(self, row: Mapping[str, Any]) -> Float32[np.ndarray, " d"]:
@@ -105,7 +107,21 @@ class Schema:
                     raise _lost_key(column.name, row) from None
                 value = None
             column.append(value, out)
+        self._warn_unknown_keys(row)
         return np.array(out, dtype=np.float32)
+
+    def _warn_unknown_keys(self, row: Mapping[str, Any]) -> None:
+        if len(row) <= len(self.context) and not self.clocked:
+            return  # all columns are there, so there is nothing else
+        unknown = [key for key in row if key not in self._known_keys]
+        if unknown:
+            meant = near(str(unknown[0]), [name for name in self._known_keys if name not in row])
+            warn(f"the row has keys that the model does not know: {shown(unknown)}; ignored.{meant}", LogsWarning)
+
+    @cached_property
+    def _known_keys(self) -> frozenset[str]:
+        names = (self.instance, self.time, self.action, self.reward, *(one.name for one in self.context))
+        return frozenset(name for name in names if name is not None)
 
     def numeric_scaling(self) -> tuple[Float32[np.ndarray, " d"], Float32[np.ndarray, " d"]]:
         """The means and standard deviations by which `encode` scales; raises unless that is all that it does."""

@@ -21,6 +21,7 @@ from narwhals.exceptions import DuplicateError
 from ilb.errors import LogsError, LogsWarning
 from ilb.files import put_in_place, reason
 from ilb.logs.labels import Labels
+from ilb.logs.layouts import look_at
 from ilb.logs.messages import brief, counted, near, one_line, shown, warn
 
 KnownLabels: TypeAlias = Mapping[str, Collection[Hashable] | None]
@@ -92,9 +93,13 @@ def _reason(error: Exception) -> str:
 
 def _read_csv(path: Path, labels: KnownLabels) -> pa.Table:
     as_they_are = {name: pa.binary() for name in labels}
+    layout = look_at(path)
     # Otherwise an empty field of a text column would be the category "" rather than a missing value.
-    options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, column_types=as_they_are)
-    table = pyarrow.csv.read_csv(path, convert_options=options)
+    options = pyarrow.csv.ConvertOptions(
+        strings_can_be_null=True, column_types=as_they_are, decimal_point=layout.decimal
+    )
+    parsing = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
+    table = pyarrow.csv.read_csv(path, convert_options=options, parse_options=parsing)
     names = table.column_names
     for number, name in enumerate(names):
         if pa.types.is_binary(table.schema.field(number).type):
