@@ -21,40 +21,13 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import DecisionError, LogsError, LogsWarning, SchemaError
 from ilb.live.bandit import LiveBandit
 from ilb.live.programs import decision_key, instance_stream, pack, packing_of, unpack
-from ilb.logs import Logs
 from ilb.models.latent import LatentModel
-from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
 from ilb.online.arms import mab, uniform
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy
 from ilb.online.roster import policy_on
 from ilb.types import Step, as_real
 from narrowed import known
-
-
-@pytest.fixture(scope="module")
-def clinic() -> LatentModel:
-    """Patients with a score, a marker that is sometimes missing, and a sex; drugs with names."""
-    rng = np.random.default_rng(0)
-    patients, visits = 60, 20
-    z = np.repeat(rng.normal(size=patients), visits)
-    drugs = np.array(["aspirin", "placebo", "statin"])
-    drug = rng.integers(3, size=z.size)
-    marker = z + rng.normal(size=z.size)
-    table = pl.DataFrame(
-        {
-            "patient": np.repeat([f"p{i}" for i in range(patients)], visits),
-            "score": 10 + 2 * (z + rng.normal(size=z.size)),
-            "marker": [
-                None if missing else value for missing, value in zip(rng.random(z.size) < 0.1, marker, strict=True)
-            ],
-            "sex": np.where(rng.random(z.size) < 0.5, "f", "m"),
-            "drug": drugs[drug],
-            "response": np.array([1.0, 0.0, -1.0])[drug] * z + 0.5 * rng.normal(size=z.size),
-        }
-    )
-    logs = Logs.from_frame(table, instance="patient", action="drug", reward="response")
-    return complete_model(IdentityEncoder(), logs)
 
 
 @pytest.fixture(scope="module", params=["Calibrated", "Calibrated-TS", "CPG"])
@@ -371,7 +344,10 @@ def test_propensities_of_thompson_sampling_match_what_many_people_get(clinic: La
 def test_what_a_user_sees_is_what_the_guide_offers(clinic: LatentModel) -> None:
     bandit = LiveBandit.on(clinic)
     shown = {name for name in dir(bandit) if not name.startswith("_")}
-    assert shown == {"decide_many", "on", "policy", "restore", "schema", "seed", "start"}
+    assert shown == {
+        *("decide_many", "fingerprint", "from_history", "on", "policy"),
+        *("recommend", "restore", "schema", "seed", "start"),
+    }
     shown = {name for name in dir(bandit.start("anna")) if not name.startswith("_")}
     assert shown == {"decide", "forget", "label", "learn", "observe", "pending", "to_json"}
 
@@ -399,3 +375,31 @@ def test_packing_keeps_every_number_and_type() -> None:
         np.testing.assert_array_equal(first, second)
         assert first.dtype == second.dtype
     assert hash(packing_of(tree)) == hash(packing_of(again))
+
+
+def test_keys_that_the_model_does_not_know_are_named(clinic: LatentModel, bandit: LiveBandit) -> None:
+    schema = known(clinic.schema)
+    with pytest.warns(LogsWarning, match="keys that the model does not know: 'scroe'; ignored"):
+        row = schema.encode({**VISIT, "scroe": 3})
+    np.testing.assert_array_equal(row, schema.encode({**VISIT, "patient": "anna", "drug": None, "response": None}))
+    with pytest.warns(LogsWarning, match="keys that the model does not know: 'weight'"):
+        bandit.start("anna").decide({**VISIT, "weight": 70})
+    with pytest.warns(LogsWarning, match="does not know: 'weight'"):
+        bandit.decide_many([bandit.start("bo")], [{**VISIT, "weight": 70}])
+
+
+def test_what_is_far_from_the_logs_can_be_refused_before_it_is_taken_in(clinic: LatentModel) -> None:
+    careful = LiveBandit.on(clinic, "Calibrated", far="refuse")
+    anna = careful.start("anna")
+    decision = anna.decide(VISIT)
+    before = anna.to_json()
+    with pytest.raises(DecisionError, match=r"column 'score' of 'anna' is .* Nothing was changed"):
+        anna.decide({**VISIT, "score": 1250.0})
+    with pytest.raises(DecisionError, match="column 'score' of 'anna'"):
+        careful.decide_many([anna], [{**VISIT, "score": 1250.0}])
+    with pytest.raises(DecisionError, match=r"the reward 1000 of 'anna' is .* Nothing was changed"):
+        anna.learn(decision, 1000.0)
+    assert anna.to_json() == before
+    anna.learn(decision, 1.0)
+    with pytest.raises(DecisionError, match="far= is what to do about values far from the logs, 'warn', 'refuse'"):
+        LiveBandit.on(clinic, far="ignore")

@@ -12,8 +12,14 @@ from ilb.errors import DecisionError
 from ilb.live.decision import Decision
 from ilb.live.instance import LiveInstance, decide_together
 from ilb.live.programs import BoundPolicy
+from ilb.live.recall import recall_instances
+from ilb.live.recommendation import Recommendations
+from ilb.live.recommending import recommend
 from ilb.live.saved import Memory, read_memory
+from ilb.live.settling import Settling
+from ilb.live.slips import UsualRewards
 from ilb.logs import Schema
+from ilb.logs.histories import read_histories
 from ilb.logs.labels import as_label, is_missing
 from ilb.models.baselines import DOUBT, Ingredients
 from ilb.models.latent import LatentModel
@@ -25,6 +31,9 @@ from ilb.seeds import as_seed
 
 class LiveBandit:
     """A policy bound to the labels of a schema: it starts and restores instances, and decides for many at once.
+
+    `usual` are the rewards of the logs: of one that is far from them is told, as `far` says. `settling` says how many
+    rounds a choice takes to be settled, for recommendations.
 
     Immutable, and safe to share between threads, as instances are. Randomness is a function of `seed`, the label of the
     instance and the number of the decision alone, so the same events lead to the same decisions again.
@@ -42,11 +51,21 @@ class LiveBandit:
     >>> anna.learn(decision, reward=1.7)
     """
 
-    def __init__(self, policy: AbstractPolicy, schema: Schema, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        policy: AbstractPolicy,
+        schema: Schema,
+        *,
+        seed: int = 0,
+        usual: UsualRewards | None = None,
+        settling: Settling | None = None,
+        far: str = "warn",
+    ) -> None:
         self.policy = policy
         self.schema = schema
         self.seed = as_seed(seed, least=-(2**63), beyond=2**63)  # hashed, so that none is like another
-        self._bound = BoundPolicy(policy, schema, self.seed)
+        self._bound = BoundPolicy(policy, schema, self.seed, usual, far)
+        self._settling = settling
 
     @classmethod
     def on(
@@ -57,13 +76,15 @@ class LiveBandit:
         seed: int = 0,
         horizon: int | None = None,
         doubt: float = DOUBT,
+        far: str = "warn",
     ) -> LiveBandit:
         """Bind a fitted model and the policy of this name (see `ilb.online.roster.ROSTER`).
 
         The default is what a model is best for: the adaptive policy, or what a recurrent regression predicts. `horizon`
         is the number of decisions that each instance will have, where that is known: with ten, little is tried out,
         and near the end nothing is. `doubt` is the probability, before anything is seen of a person, that the model is
-        not right for them: the larger, the more is tried out, and the sooner the model is given up.
+        not right for them: the larger, the more is tried out, and the sooner the model is given up. `far` says what is
+        done about values and rewards more than ten standard deviations from the logs: "warn", or "refuse".
         """
         if not isinstance(model, LatentModel | RecurrentRegression):
             raise DecisionError(
@@ -78,7 +99,20 @@ class LiveBandit:
         given = Ingredients.on(
             model, actions=len(schema.actions), context_dim=schema.width, horizon=horizon, doubt=doubt
         )
-        return cls(build_policy(given, policy or given.usual_policy), schema, seed=seed)
+        latent = model if isinstance(model, LatentModel) else None
+        return cls(
+            build_policy(given, policy or given.usual_policy),
+            schema,
+            seed=seed,
+            usual=None if latent is None else UsualRewards.of(latent),
+            settling=None if latent is None else Settling.of(latent),
+            far=far,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells apart what must not be mixed: columns, labels, and all numbers of policy and model."""
+        return self._bound.fingerprint
 
     def start(self, instance: Hashable) -> LiveInstance:
         """Begin an instance of which nothing is known yet."""
@@ -90,6 +124,43 @@ class LiveBandit:
     def restore(self, text: str) -> LiveInstance:
         """Go on with an instance that `LiveInstance.to_json` saved, as if it had never stopped."""
         return LiveInstance(self._bound, read_memory(self._bound, text))
+
+    def from_history(self, frame: Any) -> dict[Hashable, LiveInstance]:
+        """Start an instance for each person of a table and take in its rows, as if it had lived through them.
+
+        The table is a frame or a file with the columns of the logs; those of action, reward and time may be absent. A
+        row without an action was only observed. One with an action whose reward is missing waits for it: its number is
+        that of the row in the person's history, from 0.
+        """
+        histories = read_histories(frame, self.schema)
+        return {one.label: one for one in recall_instances(self._bound, histories)}
+
+    def recommend(
+        self,
+        history: Any,
+        *,
+        allowed: Iterable[Hashable] | Hashable | None = None,
+        forbidden: Iterable[Hashable] | Hashable | None = None,
+        forbidden_column: str | None = None,
+        earlier: Any = None,
+    ) -> Recommendations:
+        """Recommend an action for each person of a table, with what that rests on.
+
+        The table is read as by `from_history`. The last row of a person is the visit at hand if it has no action yet;
+        if it has one, the recommendation is for a next visit like it. Who has no row with anything in it gets what is
+        best for the population, and so does a table without rows. `forbidden_column` names a column with actions that
+        must not be chosen for the person (several with semicolons between them). With the table of `earlier` people
+        (such as that of the logs), the nearest of them are named with what they had.
+        """
+        return recommend(
+            self._bound,
+            self._settling,
+            history,
+            allowed=allowed,
+            forbidden=forbidden,
+            forbidden_column=forbidden_column,
+            earlier=earlier,
+        )
 
     def decide_many(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr
 
 from ilb.errors import DecisionError
+from ilb.html import html_block, html_table, html_text
 from ilb.online.policy import Outlook
 
 DOUBTFUL = 0.5
@@ -56,6 +58,23 @@ class Decision:
             raise DecisionError("this decision was not made by a LiveInstance: there is no belief behind it.")
         bounds = quantiles(self._outlook, np.array([(1 - level) / 2, (1 + level) / 2]))
         return dict(zip(self.expected_reward, map(tuple, bounds.T.tolist()), strict=True))
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook what to do, why, and what is believed of every action, the best expected first."""
+        ranked = sorted(self.expected_reward, key=self.expected_reward.__getitem__, reverse=True)
+        bounds = {} if self._outlook is None else self.interval()
+        rows = [
+            [
+                label,
+                f"{self.expected_reward[label]:.3g}",
+                "{:.3g} to {:.3g}".format(*bounds[label]) if bounds else "-",
+                f"{self.probability_best[label]:.2f}",
+            ]
+            for label in ranked
+        ]
+        header = ["action", "expected reward", "95 % interval", "probability best"]
+        table = html_table(header, rows, [ranked.index(self.action)])
+        return html_block(f"{self.action} for {self.instance}", html_text(self.reason), table)
 
 
 def quantiles(outlook: Outlook, levels: Float[np.ndarray, " levels"]) -> Float[np.ndarray, "levels K"]:
@@ -129,13 +148,25 @@ def _reason(
 ) -> str:
     open_actions = range(len(mean)) if allowed.all() else np.flatnonzero(allowed).tolist()
     ranked = sorted(open_actions, key=mean.__getitem__, reverse=True)[:2]
-    expected = f"expected {mean[action]:.3g} ± {std[action]:.2g}"
+    expected = f"expected {_rounded(mean[action], std[action])} ± {std[action]:.2g}"
     chosen = f"{labels[action]!r} ({expected}, best with probability {best[action]:.2f})"
     ruled_out = "" if allowed.all() else f"; ruled out: {len(mean) - len(open_actions)}"
     if len(open_actions) == 1:
         return f"{chosen} is the only allowed action{ruled_out}"
     if action != ranked[0]:
         other = ranked[0]
-        return f"{chosen} is tried although {labels[other]!r} is expected to give {mean[other]:.3g}{ruled_out}"
+        better = _rounded(mean[other], std[other])
+        return f"{chosen} is tried although {labels[other]!r} is expected to give {better}{ruled_out}"
     other = ranked[1]
-    return f"{chosen} is expected to be best, ahead of {labels[other]!r} with {mean[other]:.3g}{ruled_out}"
+    worse = _rounded(mean[other], std[other])
+    return f"{chosen} is expected to be best, ahead of {labels[other]!r} with {worse}{ruled_out}"
+
+
+def _rounded(mean: float, std: float) -> str:
+    """Write a mean in three digits, or in as many as its standard deviation leaves.
+
+    >>> _rounded(0.28571, 0.58), _rounded(1000000.4567, 0.02)
+    ('0.286', '1000000.457')
+    """
+    told = math.ceil(math.log10(abs(mean) / std)) + 2 if mean and std else 3
+    return f"{mean:.{min(max(told, 3), 15)}g}"

@@ -8,21 +8,20 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, SupportsFloat, SupportsIndex
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, UInt32
 
 from ilb.errors import DecisionError
+from ilb.html import html_block, html_table, html_text
 from ilb.live.decision import Decision, explain
-from ilb.live.programs import BoundPolicy, Vector, instance_stream, unpack
+from ilb.live.programs import REFUSED, BoundPolicy, Vector, instance_stream, unpack
 from ilb.live.saved import Memory, Pending, write_memory
+from ilb.live.slips import LARGEST, check_contexts
+from ilb.logs.messages import counted
 from ilb.networks import padded_size
 
 BATCH = 256
 """Instances that one compiled call takes: the points of all their beliefs are in memory at once."""
-
-LARGEST_REWARD = 1e15
-"""Rewards are summed and squared in float32; nothing measured in sensible units comes near this."""
 
 
 class LiveInstance:
@@ -42,6 +41,21 @@ class LiveInstance:
         """The numbers of the decisions whose rewards have not come."""
         return tuple(self._pending)
 
+    def __repr__(self) -> str:
+        return f"LiveInstance({self.label!r}, {self._summary()})"
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook how much is known of the instance, and which rewards it waits for."""
+        actions = self._bound.schema.actions
+        rows = [[number, actions[waiting.action]] for number, waiting in self._pending.items()]
+        waiting = html_table(["decision", "action"], rows) if rows else ""
+        return html_block(f"{self.label}", html_text(self._summary()), waiting)
+
+    def _summary(self) -> str:
+        waiting = len(self._pending)
+        rewards = "no reward is waited for" if not waiting else f"{counted(waiting, 'reward')} waited for"
+        return f"{counted(self._seen, 'context')} seen, {rewards}"
+
     def decide(
         self,
         context: Mapping[str, Any],
@@ -54,11 +68,13 @@ class LiveInstance:
             raise DecisionError(f"a context is a mapping from columns to values; got {type(context).__name__!r}.")
         bound = self._bound
         row = bound.schema.encode(context)
-        bound.warn_if_far(row)
+        check_contexts(bound.schema, row[None], [self.label], bound.tell_far)
         mask = bound.mask(allowed, forbidden)
         with self._lock:
-            state, numbers = bound.programs.decide(bound.vector, self._state, self._randomness(), row, mask)
-            return self._book(state, np.asarray(numbers), row, mask)
+            state, packed = bound.programs.decide(bound.vector, self._state, self._randomness(), row, mask)
+            numbers = np.asarray(packed)
+            self._require_finite(numbers)
+            return self._book(state, numbers, row, mask)
 
     def observe(self, context: Mapping[str, Any]) -> None:
         """Take in a context without deciding anything: a visit at which no choice was open."""
@@ -76,20 +92,29 @@ class LiveInstance:
     ) -> None:
         """Take in the reward of a decision, given as itself or by its number.
 
-        `action` is what was really done, where that was something other than the decision.
+        `action` is what was really done, where that was something other than the decision. A reward that is
+        far from those of its action in the logs is warned of, or refused if the bandit is so (`far`).
         """
         try:
             value = float(reward)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise DecisionError(f"a reward must be a number; got {reward!r}.") from error
-        if not abs(value) <= LARGEST_REWARD:
-            raise DecisionError(f"a reward must be a number between ±{LARGEST_REWARD:g}; got {reward!r}.")
+        if not abs(value) <= LARGEST:
+            raise DecisionError(f"a reward must be a number between ±{LARGEST:g}; got {reward!r}.")
         bound = self._bound
         with self._lock:
             number, waiting = self._waiting(decision)
             done = waiting.action if action is None else bound.schema.action_index(action)
-            outcome = np.array([done, value, number], dtype=np.float32)
-            self._state = bound.programs.learn(bound.vector, self._state, waiting.context, outcome)
+            if bound.usual is not None:
+                bound.usual.check(value, done, self.label, waiting.context, bound.tell_far)
+            outcome = np.array([done, value, number], dtype=np.float64)
+            state = np.asarray(bound.programs.learn(bound.vector, self._state, waiting.context, outcome))
+            if not np.isfinite(state).all():
+                raise DecisionError(
+                    f"with the reward {value:g}, what is known of {self.label!r} would not be finite. Nothing was "
+                    f"learned, and decision {number} still waits: check the reward, or forget the decision."
+                )
+            self._state = state
             del self._pending[number]
 
     def to_json(self) -> str:
@@ -127,6 +152,14 @@ class LiveInstance:
         """Give what the next decision's draws are made from: seed, instance and number."""
         return np.array([*self._stream, self._seen], dtype=np.uint32)
 
+    def _require_finite(self, numbers: Float[np.ndarray, " numbers"]) -> None:
+        """Refuse a decision whose numbers, or the state it leaves, are not finite."""
+        if numbers[0] == REFUSED:
+            raise DecisionError(
+                f"no decision for {self.label!r}: with this context, what is believed would not be finite. Nothing was "
+                "changed. Check the context, and in what units the rewards of the logs are."
+            )
+
     def _book(
         self, state: Vector, numbers: Float[np.ndarray, " numbers"], row: np.ndarray, mask: Bool[np.ndarray, " K"]
     ) -> Decision:
@@ -157,20 +190,23 @@ def decide_together(
     """Decide for different instances of one bandit in few compiled calls."""
     if any(instance._bound is not bound for instance in instances):
         raise DecisionError("an instance belongs to another bandit; decide with the one that started it.")
-    decisions: list[Decision] = []
+    check_contexts(bound.schema, rows, [instance.label for instance in instances], bound.tell_far)
+    decided: list[tuple[Vector, np.ndarray]] = []
     with ExitStack() as held:
         for instance in sorted(instances, key=id):
             held.enter_context(instance._lock)
         for first in range(0, len(rows), BATCH):
             some, contexts = instances[first : first + BATCH], rows[first : first + BATCH]
             padded = [*range(len(some)), *([0] * (padded_size(len(some)) - len(some)))]
-            states, numbers = bound.programs.decide_many(
+            states, packed = bound.programs.decide_many(
                 bound.vector,
-                jnp.stack([some[i]._state for i in padded]),
+                np.stack([np.asarray(some[i]._state) for i in padded]),
                 np.stack([some[i]._randomness() for i in padded]),
                 contexts[padded],
                 np.broadcast_to(mask, (len(padded), len(mask))),
             )
-            decided = zip(some, states, np.asarray(numbers), contexts, strict=False)
-            decisions += [instance._book(state, outlook, row, mask) for instance, state, outlook, row in decided]
-    return decisions
+            decided += zip(map(np.copy, np.asarray(states)[: len(some)]), np.asarray(packed), strict=False)
+        for instance, (_, numbers) in zip(instances, decided, strict=True):
+            instance._require_finite(numbers)  # of all of them, before any is changed
+        booked = zip(instances, decided, rows, strict=True)
+        return [instance._book(state, numbers, row, mask) for instance, (state, numbers), row in booked]

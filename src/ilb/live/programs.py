@@ -1,6 +1,7 @@
 """A policy bound to labels: the compiled calls behind live decisions, and what they are given.
 
-Policy and state travel as one vector each, because dispatching costs microseconds for every array.
+Policy and state travel as one vector each, because dispatching costs microseconds for every array. Live instances count
+in float64, whatever the simulation does: sums over years of rewards around a million have digits left for what differs.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Iterable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from dataclasses import fields, is_dataclass
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -18,15 +20,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt32
 
-from ilb.errors import DecisionError, LogsWarning
+from ilb.errors import DecisionError
+from ilb.live.slips import UsualRewards, way_of
 from ilb.logs import Schema
 from ilb.logs.labels import encode_label
-from ilb.logs.messages import warn
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy, probability_best
 from ilb.types import Step
 
-FAR = 10.0
-"""Standard deviations from the mean of the logs beyond which a value is taken for a slip."""
+REFUSED = -1
+"""Stands for the action of a decision that is none: a number behind it, or of the new state, is not finite."""
 
 
 class Packing(NamedTuple):
@@ -45,13 +47,19 @@ def packing_of(tree: PyTree) -> Packing:
 
 
 def pack(tree: PyTree) -> Float[Array, " size"]:
-    """Lay the arrays of a tree end to end, as float32.
+    """Lay the arrays of a tree end to end, as numbers of the usual type.
 
     >>> pack({"a": jnp.arange(2), "b": jnp.ones((1, 2))}).tolist()
     [0.0, 1.0, 1.0, 1.0]
     """
     leaves = jax.tree.leaves(tree)
-    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in leaves] or [jnp.zeros(0)])
+    return jnp.concatenate([jnp.ravel(leaf).astype(float) for leaf in leaves] or [jnp.zeros(0)])
+
+
+def _laid_out(tree: PyTree) -> Float[np.ndarray, " size"]:
+    """Do what `pack` does with arrays that are there."""
+    leaves = [np.ravel(np.asarray(leaf)).astype(np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([np.zeros(0), *leaves])
 
 
 def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTree:
@@ -69,7 +77,29 @@ def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTr
     return jax.tree.unflatten(packing.structure, leaves)
 
 
-Vector = Float[Array, " _"]
+Vector = Float[Array | np.ndarray, " _"]
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def in_float64(call: Call) -> Call:
+    """Make the usual type float64 while the call runs, in this thread alone."""
+
+    @wraps(call)
+    def widened(*arguments: Any) -> Any:
+        with jax.enable_x64():
+            return call(*arguments)
+
+    return cast("Call", widened)
+
+
+def widen(tree: PyTree) -> PyTree:
+    """Make all real numbers of a tree those of the usual type.
+
+    >>> in_float64(widen)({"a": np.float32(0.5), "b": 3})["a"].dtype
+    dtype('float64')
+    """
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if eqx.is_inexact_array_like(leaf) else leaf, tree)
 
 
 def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
@@ -85,7 +115,11 @@ def decision_key(randomness: UInt32[Array, "3"]) -> PRNGKeyArray:
 
 
 class Programs(NamedTuple):
-    """The compiled calls of a policy: they depend on the shapes of its arrays, not on their values."""
+    """The compiled calls of a policy: they depend on the shapes of its arrays, not on their values.
+
+    `decide` gives the new state, and the action (or `REFUSED`) before all numbers of the decision; `learn` gives the
+    new state.
+    """
 
     decide: Callable[..., tuple[Vector, Vector]]
     decide_many: Callable[..., tuple[Array, Array]]
@@ -104,6 +138,7 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
         allowed: Bool[Array, " K"],
     ) -> tuple[Vector, Vector]:
         policy: AbstractPolicy = unpack(policy_packing, policy_vector)
+        context = context.astype(float)
         key_draw, key_propensity = jr.split(decision_key(randomness))
         state, choice = policy.decide(key_draw, unpack(state_packing, state_vector), context, allowed)
         rewards = policy.rewards(state, context)
@@ -111,47 +146,67 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
         # An action that was drawn can't have been impossible: its own draw counts as one more point.
         counted = PROPENSITY_POINTS * propensities + jax.nn.one_hot(choice.action, len(allowed))
         propensities = jnp.where(propensities[choice.action] > 0, propensities, counted / (PROPENSITY_POINTS + 1))
-        numbers = [
-            choice.action[None].astype(jnp.float32),
-            rewards.mean(),
-            rewards.std(),
-            probability_best(rewards, allowed),
-            propensities,
-            pack(rewards.outlook()),
-        ]
-        return pack(state), jnp.concatenate(numbers)
+        after = pack(state)
+        numbers = pack(
+            [rewards.mean(), rewards.std(), probability_best(rewards, allowed), propensities, rewards.outlook()]
+        )
+        is_finite = jnp.all(jnp.isfinite(after)) & jnp.all(jnp.isfinite(numbers))
+        return after, pack([jnp.where(is_finite, choice.action, REFUSED), numbers])
 
     def learn(
         policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"], outcome: Float[Array, "3"]
     ) -> Vector:
         policy: AbstractPolicy = unpack(policy_packing, policy_vector)
-        step = Step(context, outcome[0].astype(jnp.int32), outcome[1], outcome[2].astype(jnp.int32))
+        action, reward, number = outcome
+        step = Step(context.astype(float), action.astype(jnp.int32), reward, number.astype(jnp.int32))
         return pack(policy.learn(unpack(state_packing, state_vector), step))
 
-    return Programs(jax.jit(decide), jax.jit(jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))), jax.jit(learn))
+    many = jax.vmap(decide, in_axes=(None, 0, 0, 0, 0))
+    return Programs(*(in_float64(jax.jit(call)) for call in (decide, many, learn)))
+
+
+def structure_of(node: Any) -> Any:
+    """Say what a tree is made of: the names of its classes, their static words and numbers, the shapes of its arrays.
+
+    >>> from ilb.online.policy import Greedy, UpperConfidence
+    >>> structure_of((Greedy(), UpperConfidence(2.0)))
+    ['tuple', {}, ['Greedy', {}], ['UpperConfidence', {}, 'float32[]']]
+    """
+    parts = jax.tree_util.default_registry.flatten_one_level(node)
+    if parts is None:
+        return f"{jnp.result_type(node)}{list(np.shape(node))}"
+    static = [field.name for field in fields(node) if field.metadata.get("static")] if is_dataclass(node) else []
+    plain = {name: getattr(node, name) for name in static if isinstance(getattr(node, name), str | int | float)}
+    return [type(node).__name__, plain, *map(structure_of, parts[0])]
 
 
 class BoundPolicy:
     """A policy and the labels of a schema, with all that one compiled call needs besides the state of an instance.
 
     `fingerprint` tells apart what must not be mixed, as sums of encodings mean nothing to another fit: it is made of
-    columns, labels, the layout of a state, and all numbers of the policy.
+    columns, labels, the layout of a state, what the policy is made of, and all its numbers.
     """
 
-    def __init__(self, policy: AbstractPolicy, schema: Schema, seed: int) -> None:
+    @in_float64
+    def __init__(
+        self, policy: AbstractPolicy, schema: Schema, seed: int, usual: UsualRewards | None, far: str = "warn"
+    ) -> None:
+        policy = widen(policy)
         start = policy.init()
         self.schema = schema
         self.seed = seed
-        self.start = pack(start)
-        self.vector = pack(policy)
+        self.usual = usual
+        self.tell_far = way_of(far)
+        # By NumPy, which compiles nothing: a program that decides once shall start quickly.
+        self.start, self.vector = _laid_out(start), jnp.asarray(_laid_out(policy))
         self.says = policy.says
         nowhere = jnp.zeros(schema.width)
         self.outlook = packing_of(eqx.filter_eval_shape(lambda: policy.rewards(start, nowhere).outlook()))
-        self.programs = compile_programs(packing_of(policy), packing_of(start))
-        layout = json.dumps([schema.to_json(), packing_of(start).shapes], sort_keys=True)
+        self.packings = packing_of(policy), packing_of(start)
+        self.programs = compile_programs(*self.packings)
+        layout = json.dumps([schema.to_json(), structure_of(start), structure_of(policy)], sort_keys=True)
         self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]
         self._everything = np.ones(len(schema.actions), dtype=bool)
-        self._scaled = any(getattr(column, "mean", 0) != 0 for column in schema.context)
 
     def _listed(self, labels: Any) -> list[Hashable]:
         """Give labels as a list; a lone label is meant as one, not as its letters."""
@@ -173,13 +228,3 @@ class BoundPolicy:
         if not mask.any():
             raise DecisionError(f"no action is left: {len(mask)} are known, and all of them are ruled out.")
         return mask
-
-    def warn_if_far(self, row: Float[np.ndarray, " d"]) -> None:
-        """Warn of values that are nowhere near those the model was fitted on: mostly a slip of the keyboard."""
-        if self._scaled and np.abs(row).max() > FAR:
-            worst = int(np.abs(row).argmax())
-            warn(
-                f"column {self.schema.names[worst]!r} is {abs(row[worst]):.0f} standard deviations from its mean in "
-                "the logs, where the encoder knows nothing. Check it; if it is wrong, restore an earlier saved state.",
-                LogsWarning,
-            )
