@@ -46,6 +46,7 @@ class Page:
     title: str
     lead: str = ""
     parts: list[str] = field(default_factory=list)
+    style: str = STYLE
 
     def heading(self, text: str, label: str = "") -> None:
         """Begin a section; a label is shown beside it and can be linked to."""
@@ -91,13 +92,25 @@ class Page:
         below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         self.parts.append(f"<figure>{svg}{below}</figure>")
 
+    def note(self, text: str) -> None:
+        """Add a paragraph that explains, in a softer tone."""
+        self.parts.append(f'<p class="note">{escape(text)}</p>')
+
+    def figures(self, drawn: Sequence[tuple[str, str]]) -> None:
+        """Add figures with their captions, side by side where there is room."""
+        each = "".join(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in drawn)
+        self.parts.append(f'<div class="pair">{each}</div>')
+
+    def text(self, footer: str) -> str:
+        """Give the page as one text, to be written to a file."""
+        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{self.style}</style></head>'
+            f"<body><h1>{escape(self.title)}</h1>{lead}{''.join(self.parts)}"
+            f"<footer>{escape(footer)}</footer></body></html>\n"
+        )
+
     def write(self, path: Path, footer: str) -> None:
         """Write the page as one file."""
-        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
-        write_whole(
-            path,
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-            f"<body><h1>{escape(self.title)}</h1>{lead}{''.join(self.parts)}"
-            f"<footer>{escape(footer)}</footer></body></html>\n",
-        )
+        write_whole(path, self.text(footer))

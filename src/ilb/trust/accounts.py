@@ -1,0 +1,115 @@
+"""What a way to decide brings each person: the value by queue replay, as a statistic of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from ilb.online.policy import AbstractPolicy
+from ilb.online.roster import ROSTER, Builder, build_policy
+from ilb.streams import Stream
+from ilb.trust.crossfit import Fold, by_person, cell_sums
+from ilb.trust.replay import LEAST_CHANCE, Replayed, queue_up, replay
+
+REPEATS = 4
+"""Orders of the queues that are played and averaged: less noise than one, for as many times the work."""
+
+
+class Account(NamedTuple):
+    """For each person: the mean reward of a decision, with expectations where no reward was left to see.
+
+    `missing` is the share of decisions without a reward to see. `surprise` adds up, over the others, by how much
+    rewards exceeded what was expected, each with a `weight` for how much it is like those that can't be seen: rarity.
+    """
+
+    paid: Float[np.ndarray, " people"]
+    missing: Float[np.ndarray, " people"]
+    surprise: Float[np.ndarray, " people"]
+    weight: Float[np.ndarray, " people"]
+
+    def value(self, counts: Float[np.ndarray, "draws people"]) -> Float[np.ndarray, " draws"]:
+        """Average over people; expectations are corrected by how far off they are where that can be seen."""
+        people = counts.sum(axis=1)
+        off = counts @ self.surprise / np.maximum(counts @ self.weight, 1e-12)
+        return np.asarray(counts @ self.paid / people + off * (counts @ self.missing) / people)
+
+
+def of_replays(replays: Sequence[Replayed], rounds: int) -> Account:
+    """Add up the first rounds of each replay, and average the replays."""
+    parts = []
+    for played in replays:
+        observed = played.observed[:, :rounds]
+        weight = np.where(observed, played.rarity[:, :rounds], 0.0)
+        parts.append(
+            Account(
+                played.reward[:, :rounds].mean(axis=1),
+                1 - observed.mean(axis=1),
+                (weight * played.surprise[:, :rounds]).sum(axis=1),
+                weight.sum(axis=1),
+            )
+        )
+    return Account(*(np.mean(columns, axis=0) for columns in zip(*parts, strict=True)))
+
+
+def what_was_done(folds: Sequence[Fold]) -> Account:
+    """Give everybody's mean logged reward."""
+    parts = []
+    for fold in folds:
+        pulls, sums = cell_sums(fold.logs)
+        parts.append(sums.sum(axis=1) / pulls.sum(axis=1))
+    done = by_person(folds, parts)
+    return Account(done, np.zeros_like(done), np.zeros_like(done), np.ones_like(done))
+
+
+def best_single(folds: Sequence[Fold]) -> Account:
+    """Give everybody's mean reward of the action that is best for the people of other folds."""
+    parts: list[list[np.ndarray]] = [[], [], [], []]
+    for fold in folds:
+        pulls, sums = (cells[:, fold.best_action] for cells in cell_sums(fold.logs))
+        expected, leverage = (
+            part[:, fold.best_action] for part in (fold.expectations.mean, fold.expectations.leverage)
+        )
+        mean, seen = sums / np.maximum(pulls, 1), pulls > 0
+        never = (1 - fold.expectations.shares[:, fold.best_action]) ** cell_sums(fold.logs)[0].sum(axis=1)
+        weight = seen * never / np.maximum(1 - never, LEAST_CHANCE)
+        figures = (np.where(seen, mean, expected), 1.0 - seen, weight * (mean - expected) / (1 - leverage), weight)
+        for column, figure in zip(parts, figures, strict=True):
+            column.append(figure)
+    return Account(*(by_person(folds, column) for column in parts))
+
+
+def play_everyone(
+    folds: Sequence[Fold],
+    name: str,
+    horizon: int,
+    *,
+    seed: int,
+    repeats: int = REPEATS,
+    roster: Mapping[str, Builder] = ROSTER,
+) -> list[Replayed]:
+    """Let a policy of the roster play everybody, with the model that has not seen them, in several orders of queues."""
+    policies = [build_policy(fold.ingredients, name, roster) for fold in folds]
+    return [play_once(folds, policies, horizon, seed=seed, number=number) for number in range(repeats)]
+
+
+def play_once(
+    folds: Sequence[Fold], policies: Sequence[AbstractPolicy], horizon: int, *, seed: int, number: int = 0
+) -> Replayed:
+    """Play everybody once; the number of the replay tells its order of queues from others'."""
+    parts = []
+    for place, (fold, policy) in enumerate(zip(folds, policies, strict=True)):
+        luck = np.random.default_rng([seed, 2, number, place]).random(fold.logs.rows)
+        people = queue_up(fold.logs, fold.model.moment, fold.expectations, horizon, luck)
+        key = jr.fold_in(jr.fold_in(Stream.PLAYING.key(seed), number), place)
+        parts.append(replay(key, policy, fold.model.moment, people))
+    return Replayed(*(by_person(folds, column) for column in zip(*parts, strict=True)))
+
+
+def followed(replays: Sequence[Replayed]) -> Float[np.ndarray, " H"]:
+    """Give the share of people whose every reward up to a round could be seen."""
+    whole = [np.logical_and.accumulate(played.observed, axis=1).mean(axis=0) for played in replays]
+    return np.asarray(np.mean(whole, axis=0))

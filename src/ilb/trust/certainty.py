@@ -1,0 +1,106 @@
+"""Checks of stated certainty: whether intervals hold what they say, and what is probably better is better."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+from scipy.stats import norm
+
+from ilb.offline.ahead import mean_by_person, moment_effects
+from ilb.trust.beliefs import believe
+from ilb.trust.checks import Check, Verdict
+from ilb.trust.held_out import HeldOut
+
+LEVELS = (0.5, 0.8, 0.95)
+KNOWN_BEFORE = (0, 1, 5, 20)
+
+
+def check_intervals(held: HeldOut) -> Check:
+    """Ask whether stated intervals hold as many rewards as they say, after few rows and after many."""
+    question, bar = "Are stated intervals right?", "nominal, within 5 points"
+    ahead = held.predictions
+    known = rewards_before(ahead.person)
+    table, worst = [], (0.0, 0.8, 0.8, 0)
+    for level in LEVELS:
+        inside = held.inside(level).astype(np.float64)
+        for number, first in enumerate(KNOWN_BEFORE):
+            last = KNOWN_BEFORE[number + 1] if number + 1 < len(KNOWN_BEFORE) else np.inf
+            some = (known >= first) & (known < last)
+            if np.count_nonzero(some) < 50:
+                continue
+            share = mean_by_person(inside[some], ahead.person[some])
+            off = share.value - level
+            table.append({"level": level, "after": first, "held": share.value, "standard_error": share.standard_error})
+            if abs(off) > max(3.5 * share.standard_error, 0.05) and abs(off) > abs(worst[0]):
+                worst = (off, level, share.value, first)
+    overall = held.inside(0.8).mean() if len(ahead.rows) else np.nan
+    figure = f"80 % intervals hold {overall:.1%}"
+    listed = "; ".join(
+        f"after {first} rewards " + ", ".join(f"{row['held']:.0%}" for row in table if row["after"] == first)
+        for first in KNOWN_BEFORE
+        if any(row["after"] == first for row in table)
+    )
+    said = f"Intervals of 50, 80 and 95 % hold these shares of the next rewards: {listed}."
+    verdict, remedy = Verdict.FINE, ""
+    if worst[0]:
+        verdict = Verdict.BROKEN if worst[0] < -0.12 else Verdict.DOUBTFUL
+        side = "too narrow" if worst[0] < 0 else "too wide"
+        said += f" Those of {worst[1]:.0%} after {worst[3]} rewards are {side}: they hold {worst[2]:.1%}."
+        remedy = "Do not take stated certainty at its word" + (
+            ": the model is surer than it should be." if worst[0] < 0 else ", though it errs on the side of caution."
+        )
+    return Check("intervals", question, figure, bar, verdict, said, remedy, {"coverage": table})
+
+
+def rewards_before(person: Int[np.ndarray, " predictions"]) -> Int[np.ndarray, " predictions"]:
+    """Count how many rewards of the same person stand before each (people in order)."""
+    position = np.arange(len(person))
+    starts = np.flatnonzero(np.r_[True, person[1:] != person[:-1]]) if len(person) else position
+    return np.asarray(position - np.repeat(starts, np.diff(np.r_[starts, len(person)])))
+
+
+def check_probabilities(held: HeldOut) -> Check:
+    """Ask whether what is said to be probably better turns out better as often as that."""
+    question, bar = "Is what is said to be probably better, better?", "as often as stated, within 5 points"
+    stated, right, person = [], [], []
+    for part in held.parts:
+        table = held.logs.select(part.people)
+        early = table.time < table.lengths[table.instance] // 2
+        belief = believe(part.model, table, early, early)
+        late = ~early & table.rewarded
+        left = table.reward - moment_effects(part.model.moment, table)
+        cell = table.instance[late].astype(np.int64) * table.actions + table.action[late]
+        cells, index, rows = np.unique(cell, return_inverse=True, return_counts=True)
+        mean = np.bincount(index, weights=left[late]) / rows if len(cells) else np.zeros(0)
+        who, action = cells // table.actions, cells % table.actions
+        # Each cell beside the next one of the same person: no pair is counted twice.
+        first = np.flatnonzero(who[1:] == who[:-1]) if len(who) > 1 else np.zeros(0, dtype=np.int64)
+        second = first + 1
+        variance = np.asarray(part.model.noise.reward_variance, np.float64)[action] / rows
+        expected, doubt = belief.difference(who[first], action[first], action[second])
+        spread = np.sqrt(doubt + variance[first] + variance[second])
+        chance = norm.cdf(np.abs(expected) / np.maximum(spread, 1e-12))
+        stated.append(chance)
+        right.append((np.sign(mean[first] - mean[second]) == np.sign(expected)).astype(np.float64))
+        person.append(part.people[who[first]])
+    says, came, units = (np.concatenate(one) for one in (stated, right, person))
+    if len(says) < 50:
+        said = "Too few people have rewards of two actions in their second half."
+        return Check("probabilities", question, "-", bar, Verdict.FINE, said)
+    gap = mean_by_person(came - says, units)
+    bins = []
+    for low, high in ((0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 1.01)):
+        some = (says >= low) & (says < high)
+        if some.sum() >= 20:
+            bins.append((float(says[some].mean()), float(came[some].mean()), int(some.sum())))
+    # To be right more often than stated does no harm, unless it is much more often.
+    off = -gap.value > max(3 * gap.standard_error, 0.05) or gap.value > max(3 * gap.standard_error, 0.1)
+    verdict = Verdict.FINE if not off else Verdict.DOUBTFUL
+    figure = f"{came.mean():.1%} of the time; stated {says.mean():.1%}"
+    said = (
+        f"From the first half of each history the model says which of two actions will do better in the second half: "
+        f"with a probability of {says.mean():.1%} on average, and it is right {came.mean():.1%} of the time."
+    )
+    remedy = "" if not off else "Do not take the probability of being best at its word."
+    numbers = {"stated": float(says.mean()), "true": float(came.mean()), "bins": bins}
+    return Check("probabilities", question, figure, bar, verdict, said, remedy, numbers)
