@@ -1,0 +1,143 @@
+"""The door: what every request passes before anything reads it. Hosts, keys, sizes; and nothing of it is written down.
+
+Paths hold labels of people and bodies their contexts, so neither goes into any log.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ilb.serve.keys import Keys, Role
+from ilb.serve.metrics import Metrics
+from ilb.serve.problems import ProblemError
+
+LARGEST_BODY = 256 * 1024
+LONGEST_PATH = 2048
+
+OPEN = re.compile(r"/(livez|readyz)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
+"""What answers without a key: whether it lives, and the pages, which ask browsers to sign in."""
+
+LOOPBACK = {"localhost", "127.0.0.1", "::1", "testserver"}
+
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"x-frame-options", b"DENY"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+]
+
+
+class Door:
+    """Lets requests in that carry a key, if keys are needed, and are of bearable size."""
+
+    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: Metrics) -> None:
+        self._app = app
+        self._keys = keys
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(one for one in HEADERS if one[0] not in present)]
+            await send(message)
+
+        try:
+            scope.setdefault("state", {})["role"] = self._role(scope["path"], headers)
+            _require_size(scope, headers)
+        except ProblemError as problem:
+            await send_problem(problem, send_with_headers)
+            return
+        body = await _whole_body(receive)
+        if body is None:
+            await send_problem(_too_large(), send_with_headers)
+            return
+        began = time.perf_counter()
+        await self._app(scope, _replay(body, receive), send_with_headers)
+        # The template of the route, for the path itself names people.
+        route = getattr(scope.get("route"), "path", "none")
+        self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
+
+    def _role(self, path: str, headers: Headers) -> Role | None:
+        if self._keys is None:
+            # Without keys only this machine may ask, and no web page that a browser on it happens to show.
+            if _host(headers.get("host", "")) not in LOOPBACK:
+                raise ProblemError(
+                    403, "wrong-host", "Without keys this server answers on loopback only. Ask 127.0.0.1, or set keys."
+                )
+            return Role.ADMIN
+        kind, _, presented = headers.get("authorization", "").partition(" ")
+        role = self._keys.role_of(presented.strip()) if kind.lower() == "bearer" else None
+        if role is None and not OPEN.fullmatch(path):
+            raise ProblemError(401, "key-needed", "Send a known key: `Authorization: Bearer KEY`. An admin makes one.")
+        return role
+
+
+def _host(value: str) -> str:
+    return value[1:].partition("]")[0] if value.startswith("[") else value.partition(":")[0].lower()
+
+
+def _require_size(scope: Scope, headers: Headers) -> None:
+    if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_PATH:
+        raise ProblemError(414, "too-long", f"The address is longer than {LONGEST_PATH} characters. Shorten the label.")
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and (len(length) > 12 or int(length) > LARGEST_BODY):
+        raise _too_large()
+
+
+def _too_large() -> ProblemError:
+    return ProblemError(413, "too-large", f"The body is larger than {LARGEST_BODY} bytes. Send fewer columns or tags.")
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """Read the body, however it comes; None if it grows too large, or nobody is there any more."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b"".join(parts)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def send_problem(problem: ProblemError, send: Any) -> None:
+    """Answer with a problem, without the machinery of the application."""
+    text = problem.text().encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(text)).encode())]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})

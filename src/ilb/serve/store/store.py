@@ -1,0 +1,167 @@
+"""What a store of events can do: append in one step what is whole, and read.
+
+All methods may be called from any thread. What `append` has returned from is on disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ilb.errors import IlbError
+from ilb.serve.events import Event, Kind
+
+PAGE = 2000
+"""Events that are read at once when the whole log is gone through."""
+
+
+class StoreUnavailableError(IlbError, OSError):
+    """Nothing can be written or read now: the disk is full or failed, or the database does not answer."""
+
+
+class Head(NamedTuple):
+    """How far the log of a person has come: its events, the decisions among them, and when it began.
+
+    Who was erased and comes again begins anew: by `began` the two are told apart.
+    """
+
+    events: int = 0
+    decisions: int = 0
+    began: str = ""
+
+
+class SavedState(NamedTuple):
+    """What a model knows of a person after the first `events` events; `bandit` is the fingerprint of the model."""
+
+    events: int
+    bandit: str
+    text: str
+
+
+class Entry(NamedTuple):
+    """An event to be appended, and the state that its person has then, where that is known already."""
+
+    event: Event
+    state: SavedState | None = None
+
+
+class PersonRow(NamedTuple):
+    """A person in a list: how much there is, and from when to when."""
+
+    person: str
+    events: int
+    decisions: int
+    first_at: str
+    last_at: str
+
+
+class AbstractStore(ABC):
+    """An append-only log of events, with the states of people and counts as caches of it."""
+
+    address: str
+
+    @abstractmethod
+    def append(self, entries: Sequence[Entry]) -> list[bool]:
+        """Write all entries in one transaction, and say of each whether it was written.
+
+        False: another server has written an event of this number, of this key or of this decision first, and nothing of
+        the entry is stored. Raises `StoreUnavailableError`, and then nothing of any entry is stored.
+        """
+
+    @abstractmethod
+    def erase(self, person: str, tombstone: str, at: str) -> int:
+        """Take label, contexts, rewards, keys and answers out of a person's events; give the number of events left.
+
+        They stay in the log under the label `tombstone`, with what `tally` counts, and an erasure is appended.
+        """
+
+    @abstractmethod
+    def heads(self, people: Collection[str]) -> dict[str, Head]:
+        """How far each of these people has come; who is unknown is left out."""
+
+    @abstractmethod
+    def states(self, people: Collection[str]) -> dict[str, SavedState]:
+        """The saved states of these people, where there are any."""
+
+    @abstractmethod
+    def forget_states(self) -> int:
+        """Throw the saved states away; they are computed again when they are needed. Gives their number."""
+
+    @abstractmethod
+    def save_states(self, states: dict[str, SavedState]) -> None:
+        """Replace the saved states of these people, unless there is a newer one."""
+
+    @abstractmethod
+    def events_of(self, person: str, after: int = 0) -> list[Event]:
+        """The events of a person behind number `after`, in order."""
+
+    @abstractmethod
+    def about(self, decisions: Collection[str]) -> dict[str, list[Event]]:
+        """The events of each of these decisions, in order, beginning with itself; unknown ones are left out."""
+
+    @abstractmethod
+    def with_keys(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Event]:
+        """The events that came with these pairs of person and idempotency key."""
+
+    @abstractmethod
+    def page(self, after: int = 0, limit: int = PAGE, kinds: Collection[str] = ()) -> list[Event]:
+        """The events behind a position of the log, in order; of these kinds only, if any are given."""
+
+    @abstractmethod
+    def newest(self, limit: int, kinds: Collection[str] = ()) -> list[Event]:
+        """The last events of the log, the newest first."""
+
+    @abstractmethod
+    def people(self, after: str = "", limit: int = 100) -> list[PersonRow]:
+        """People by label, those behind a label; erased ones are left out."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """The sum of `tally` over all events, and the number of `people`."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `StoreUnavailableError` unless something could be written now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+    def log(self, after: int = 0, kinds: Collection[str] = ()) -> Iterator[Event]:
+        """Go through the whole log, page by page; readers never hold writers up."""
+        while events := self.page(after, PAGE, kinds):
+            yield from events
+            after = events[-1].position
+
+
+def erased(event: Event, tombstone: str) -> Event:
+    """Give what is left of an event when its person is erased."""
+    return replace(event, person=tombstone, key=None, body=_LEFT.get(Kind(event.kind), _nothing)(event.body))
+
+
+def pending_among(events: Sequence[Event]) -> int:
+    """How many decisions of a person wait for their outcome."""
+    closed = {event.decision for event in events if event.kind in (Kind.OUTCOME, Kind.VOID)}
+    return sum(event.kind == Kind.DECISION and event.decision not in closed for event in events)
+
+
+def _nothing(body: dict[str, Any]) -> dict[str, Any]:
+    del body
+    return {}
+
+
+def _left_of_decision(body: dict[str, Any]) -> dict[str, Any]:
+    kept = ("number", "mode", "action", "would", "propensity", "fallback", "model", "policy")
+    answer = {name: body["answer"].get(name) for name in kept}
+    if answer["fallback"] is not None:  # its cause may quote a context
+        answer["fallback"] = {"severity": answer["fallback"]["severity"], "cause": "erased"}
+    return {"erased": True, "taken": body.get("taken"), "answer": answer}
+
+
+def _left_of_outcome(body: dict[str, Any]) -> dict[str, Any]:
+    return {"erased": True, "told": body.get("told")}
+
+
+_LEFT = {Kind.DECISION: _left_of_decision, Kind.OUTCOME: _left_of_outcome}
