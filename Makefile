@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-quick check docs bench bench-online bench-real bench-figure bench-hostile mutants clean
+.PHONY: demo test test-quick check docs bench bench-online bench-coverage bench-real bench-checks bench-gain bench-figure bench-hostile bench-serve mutants clean
 
 demo: $(READY)
 	$(BIN)/ilb demo --out demo
@@ -38,11 +38,23 @@ bench-real: .venv-real/.ready  # real tables of people, beside what anybody coul
 bench-robust: $(READY)  # every policy where the model is right and where it is wrong: ARGS='standard shift --worlds 2'
 	$(BIN)/python -m benchmarks.robustness $(ARGS)
 
+bench-checks: $(READY)  # do checks find what is wrong, and leave alone what is not? ARGS='--only drift --worlds 3'
+	$(BIN)/python -m benchmarks.checks $(ARGS)
+
+bench-gain: $(READY)  # do the intervals of ilb evaluate hold the truth? ARGS='--repeats 20 uniform'
+	$(BIN)/python -m benchmarks.gain $(ARGS)
+
+bench-coverage: $(READY)  # how often stated intervals hold, and "best with probability 0.7" is best: ARGS='standard --worlds 2'
+	$(BIN)/python -m benchmarks.coverage $(ARGS)
+
 bench-figure: $(READY)  # ARGS='fig:synthetic reproduction': playing a figure at the paper's size, with the fits of a reproduction
 	$(BIN)/python -m benchmarks.figures $(ARGS)
 
 bench-hostile: $(READY)  # hostile files and calls: tried, refused, survived; ARGS='--seconds 3600' goes on for an hour
 	$(BIN)/python -m benchmarks.hostile $(ARGS)
+
+bench-serve: $(READY) .venv-fuzz/.ready  # the service under load and under fire: ARGS='load', 'kills --runs 100', 'full', 'many', 'fuzz'
+	$(BIN)/python -m benchmarks.serve $(or $(ARGS),load)
 
 mutants: $(READY) .venv/.ready-mutation  # do the tests notice wrong code? ARGS='--sample 10 --only online/'
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
@@ -66,10 +78,15 @@ $(READY): pyproject.toml constraints.txt
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+.venv-fuzz/.ready: benchmarks/serve-requirements.txt
+	test -x .venv-fuzz/bin/python || $(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 .venv-real/.ready: benchmarks/real-requirements.txt pyproject.toml constraints.txt
 	test -x .venv-real/bin/python || $(PYTHON) -m venv .venv-real
 	.venv-real/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement $< --editable .
 	touch $@
 
 clean:
-	rm -rf .venv .venv-peers .venv-real demo site
+	rm -rf .venv .venv-fuzz .venv-peers .venv-real demo site

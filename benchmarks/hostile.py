@@ -5,8 +5,9 @@
     python -m benchmarks.hostile --record              # and write docs/results/hostile.json
 
 A case is *refused* if an error of ours says so in one line, and has *survived* if what was read can be used: a model
-decides, a saved person goes on, a table gives finite numbers and as many people and actions as its text has. All else
-is a finding, is printed with the seed that repeats it, and makes the command fail.
+decides, a saved person is the one that was saved and goes on, live events give finite numbers (and leave the person as
+it was where one is refused), a table gives finite numbers and as many people and actions as its text has. All else is a
+finding, is printed with the seed that repeats it, and makes the command fail.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ class FindingError(Exception):
 
 
 class Victim(NamedTuple):
-    """A small model with a category and a gap, its table as text, and a person in the middle of a history."""
+    """A small model with a category and a gap, bandits on it, its table, and a person in the middle of a history."""
 
     model: LatentModel
     bandit: LiveBandit
+    bandits: tuple[LiveBandit, ...]
     table: str
     saved: str
     manifest: dict[str, Any]
@@ -76,7 +78,8 @@ def make_victim() -> Victim:
     person = bandit.start("Anna")
     person.learn(person.decide(CONTEXT), 1.0)
     person.decide(CONTEXT)
-    return Victim(model, bandit, rows.getvalue(), person.to_json(), manifest, arrays)
+    bandits = (bandit, LiveBandit.on(model, "FPG-TS"), LiveBandit.on(model, "MAB"))
+    return Victim(model, bandit, bandits, rows.getvalue(), person.to_json(), manifest, arrays)
 
 
 def read(file: Path) -> Logs:
@@ -260,7 +263,12 @@ def try_manifest(rng: random.Random, victim: Victim, folder: Path) -> str:
 def try_state(rng: random.Random, victim: Victim, folder: Path) -> str:
     """Damage a saved person, restore it, and let it go on."""
     del folder
-    if rng.random() < 0.7:
+    way = rng.random()
+    if way < 0.1:  # no damage: other programs space and order JSON in their own ways
+        items = list(json.loads(victim.saved).items())
+        rng.shuffle(items)
+        text = json.dumps(dict(items), indent=rng.choice([None, 2]))
+    elif way < 0.7:
         tree = json.loads(victim.saved)
         damage_tree(rng, tree)
         text = json.dumps(tree)
@@ -269,11 +277,42 @@ def try_state(rng: random.Random, victim: Victim, folder: Path) -> str:
 
     def go_on() -> None:
         person = victim.bandit.restore(text)
+        if person.to_json() != victim.saved:
+            raise FindingError("a person was restored that is not the one that was saved")
         decision = person.decide(CONTEXT)
         person.learn(decision, 0.5)
         person.to_json()
 
     return judged(go_on)
+
+
+def any_number(rng: random.Random) -> float:
+    """Draw a number of an everyday size, or of any size."""
+    return rng.gauss(0, 1) if rng.random() < 0.6 else rng.choice([-1, 1]) * 10 ** rng.uniform(-320, 308)
+
+
+def try_events(rng: random.Random, victim: Victim, folder: Path) -> str:
+    """Let a person live through contexts and rewards of any size."""
+    del folder
+    person = rng.choice(victim.bandits).start("Anna")
+
+    def live() -> None:
+        for _ in range(rng.randint(1, 6)):
+            before = person.to_json()
+            try:
+                if person.pending and rng.random() < 0.5:
+                    person.learn(rng.choice(person.pending), any_number(rng), action=rng.choice("ABC"))
+                else:
+                    decision = person.decide({**CONTEXT, "pain": rng.choice([None, any_number(rng)])})
+                    told = [*decision.expected_reward.values(), *decision.reward_std.values(), decision.propensity]
+                    if not np.all(np.isfinite(told)):
+                        raise FindingError(f"a decision that is none: {decision}")
+            except IlbError:
+                if person.to_json() != before:
+                    raise FindingError("an event was refused, and the person is changed") from None
+                raise
+
+    return judged(live)
 
 
 def try_table(rng: random.Random, victim: Victim, folder: Path) -> str:
@@ -309,6 +348,7 @@ CALLS: dict[str, Callable[[Victim], Any]] = {
     "a reward that is a signalling NaN": lambda victim: _learn(victim, Decimal("sNaN")),
     "a reward that is text": lambda victim: _learn(victim, "much"),
     "a reward that is None": lambda victim: _learn(victim, None),
+    "a context of 1e37": lambda victim: _decide(victim, {"pain": 1e37, "site": "Lund"}),
     "a context of 401 digits": lambda victim: _decide(victim, {"pain": 10**400, "site": "Lund"}),
     "a context that is a list": lambda victim: _decide(victim, {"pain": [1], "site": "Lund"}),
     "a category that is a list": lambda victim: _decide(victim, {"pain": 1, "site": ["Lund"]}),
@@ -359,6 +399,7 @@ def _logs(victim: Victim) -> Logs:
 TARGETS: dict[str, Callable[[random.Random, Victim, Path], str]] = {
     "models on disk": try_manifest,
     "saved people": try_state,
+    "live events": try_events,
     "CSV tables": try_table,
 }
 

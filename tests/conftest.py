@@ -6,26 +6,44 @@ for JAX.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ilb.threads import compute_on_one_thread
 
-# Tests compile much and compute little. What one process has compiled, however small, the others, and the next run,
-# need not compile again. The compiler's slower passes would cost more than they save; without the quicker ones, an
-# encoder is trained for twice as long. One thread: every core has a process of its own. Set before JAX starts.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
-compute_on_one_thread()
+# Tests compile much and compute little. What one process has compiled, however small, the others, the next run and the
+# next clone need not compile again; without caches of XLA's own, whose place would be part of every key. The compiler's
+# slower passes would cost more than they save; without the quicker ones, an encoder is trained for twice as long. One
+# thread: every core has a process of its own.
 # A vector that is silently taken for a row of a matrix is a bug more often than not. Shapes and types are checked, too:
 # --jaxtyping-packages in pyproject.toml.
-os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
+COMPILED = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ilb-tests"
+SETTINGS = {
+    "jax_compilation_cache_dir": str(COMPILED),
+    "jax_persistent_cache_enable_xla_caches": "none",
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_numpy_rank_promotion": "raise",
+}
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+for name, value in SETTINGS.items():
+    # For the processes that tests start, and for this one, where pytest's plugins have begun JAX already.
+    if os.environ.setdefault(name.upper(), str(value)) == str(value) and "jax" in sys.modules:
+        sys.modules["jax"].config.update(name, value)
+compute_on_one_thread()
 
 import pytest
+
+# A shell without job control starts what it puts in the background with Ctrl-C ignored, and programs that tests start
+# would inherit that: they are stopped by it in some tests.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if TYPE_CHECKING:
     from ilb.environments import SyntheticWorld
@@ -42,6 +60,16 @@ def pytest_collection_finish() -> None:
     """Collect garbage less often, and never search for it among the modules."""
     gc.freeze()
     gc.set_threshold(5000, 20, 20)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Throw away compiled programs that no run has made for a month."""
+    if not hasattr(session.config, "workerinput") and COMPILED.is_dir():
+        long_ago = time.time() - 30 * 24 * 3600
+        for program in COMPILED.iterdir():
+            with contextlib.suppress(OSError):
+                if program.stat().st_mtime < long_ago:
+                    program.unlink()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,3 +129,35 @@ def roster(ingredients: Ingredients) -> dict[str, AbstractPolicy]:
     from ilb.online.roster import build_policies
 
     return build_policies(ingredients)
+
+
+@pytest.fixture(scope="session")
+def clinic() -> LatentModel:
+    """Patients with a score, a marker that is sometimes missing, and a sex; drugs with names."""
+    import numpy as np
+    import polars as pl
+
+    from ilb.logs import Logs
+    from ilb.networks import IdentityEncoder
+    from ilb.offline.fit import complete_model
+
+    rng = np.random.default_rng(0)
+    patients, visits = 60, 20
+    z = np.repeat(rng.normal(size=patients), visits)
+    drugs = np.array(["aspirin", "placebo", "statin"])
+    drug = rng.integers(3, size=z.size)
+    marker = z + rng.normal(size=z.size)
+    table = pl.DataFrame(
+        {
+            "patient": np.repeat([f"p{i}" for i in range(patients)], visits),
+            "score": 10 + 2 * (z + rng.normal(size=z.size)),
+            "marker": [
+                None if missing else value for missing, value in zip(rng.random(z.size) < 0.1, marker, strict=True)
+            ],
+            "sex": np.where(rng.random(z.size) < 0.5, "f", "m"),
+            "drug": drugs[drug],
+            "response": np.array([1.0, 0.0, -1.0])[drug] * z + 0.5 * rng.normal(size=z.size),
+        }
+    )
+    logs = Logs.from_frame(table, instance="patient", action="drug", reward="response")
+    return complete_model(IdentityEncoder(), logs)

@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "ilb"
 
-RIM = {"cli", "plots", "report"}
+RIM = {"cli", "client", "plots", "pages", "serve", "trust"}
 MAY_NOT_IMPORT = {
     "logs": {"models", "networks", "offline", "online", "environments", "simulation", "live", *RIM},
     "networks": {"models", "offline", "online", "environments", "simulation", "live", *RIM},
@@ -21,7 +21,12 @@ MAY_NOT_IMPORT = {
     "environments": {"offline", "online", "live", *RIM},
     "simulation": {"offline", "live", *RIM},
     "live": {"offline", "environments", "simulation", *RIM},
-    "plots": {"models", "networks", "offline", "online", "environments", "simulation", "live", "cli"},
+    "client": {"logs", "networks", "models", "offline", "online", "environments", "simulation", "live", *RIM}
+    - {"client", "serve"},
+    "trust": {"cli", "plots", "pages", "serve"},
+    "serve": {"client", "offline", "environments", "simulation", "cli", "plots", "pages", "trust"},
+    "pages": {"networks", "offline", "online", "environments", "simulation", "live", "serve", "client", "cli"},
+    "plots": {"models", "networks", "offline", "online", "environments", "simulation", "live", "serve", "trust", "cli"},
 }
 
 

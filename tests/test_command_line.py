@@ -132,7 +132,7 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             ("fit", "logs.parquet", *COLUMNS, "--recipe", "magic", "--out", "m"),
             "with-contexts, paper, vae; got 'magic'",
         ),
-        (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "latent_dim=9 with 2 columns"),
+        (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "--latent-dim 9 with 2 columns"),
         (("score", "logs.parquet", "logs.parquet"), "not a saved model"),
         (("score", "model", "logs.parquet", "--world", "logs.test.parquet"), "not a world"),
         (
@@ -141,7 +141,7 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
         ),
         (
             ("simulate", "synthetic", "--out", "x.parquet", "--context-dim", 3),
-            "context_dim must be at least latent_dim=5; got 3",
+            "--context-dim must be at least --latent-dim 5; got 3",
         ),
         (("simulate", "sinthetic", "--out", "x.csv"), "there are adcb, synthetic.*Did you mean 'synthetic'"),
         (("simulate", "synthetic", "--out", "x.json"), "neither .csv nor .parquet"),

@@ -5,7 +5,8 @@ prints is its output: words must be the same, numbers nearly. What would take to
 blocks that can't run here say so in a comment, `<!-- not run: reason -->`.
 
 Of shell lines, `ilb` and `python -m` run in this process. `ilb reproduce` with labels is planned (`--list`), since fits
-take minutes; those of `REPRODUCED` run. For `make`, `pip` and `source` it is checked that what they name is there.
+take minutes; those of `REPRODUCED` run. `ilb serve` runs in a process of its own until the page ends. For
+`make`, `pip` and `source` it is checked that what they name is there.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,8 @@ import pytest
 
 from ilb.cli import console
 from ilb.cli import run as run_the_program
+from ilb.serve.metrics import Metrics
+from serving import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -33,6 +38,8 @@ LANGUAGES = {"python", "sh", "text"}
 SMALLER = {
     "ilb simulate adcb": "--patients 30 --visits 10 --test-patients 0",
     "ilb fit visits.parquet": "--recipe contexts --reward-model linear",  # README compares models
+    "ilb evaluate logs.csv": "--policy 'MAB (centred)' --recipe none",  # one program instead of four
+    "ilb evaluate log.parquet": "--policy Uniform",  # nothing to compile; tests/test_gain.py has the others
     "instances=100, length=200": "instances=30, length=10",
     "Size(0.1)": "Size(0.001)",
     "jobs=2": "jobs=1",
@@ -41,7 +48,9 @@ SMALLER = {
 """What a line is to be replaced by, or, for a command, what is to be added to it."""
 
 REPRODUCED = {"fig:ATE_a"}
-NOT_RUN = 1
+ADDRESS = "127.0.0.1:8000"
+"""Where pages serve; here it is a port that is free."""
+NOT_RUN = 6
 """Blocks with a `not run` comment, in all pages."""
 
 FENCE = re.compile(
@@ -78,13 +87,25 @@ def runnable(page: Path) -> bool:
     return any(block.language in {"python", "sh"} for block in BLOCKS[page])
 
 
+SERVERS: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port to serve at; who serves there is stopped at the end."""
+    yield free_port()
+    while SERVERS:
+        with SERVERS.pop() as server:
+            server.terminate()
+
+
 @pytest.mark.slow  # README compares models, as a newcomer would
 @pytest.mark.filterwarnings("default::ilb.errors.IlbWarning")  # a page may be warned of what it shows
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_what_a_page_shows_runs_and_prints_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], port: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", console.show_warning)
@@ -96,7 +117,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(
         if block.not_run is not None or block.language == "text":
             continue
         if block.language == "python":
-            source = block.code
+            source = block.code.replace(ADDRESS, f"127.0.0.1:{port}")
             for text, smaller in SMALLER.items():
                 source = source.replace(text, smaller)
             # Lines of a traceback are those of the page.
@@ -105,7 +126,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(
             assert not printed or (following is not None and following.language == "text"), f"{block} prints {printed}"
         else:
             for command in commands_of(block):
-                run_command(command, monkeypatch)
+                run_command(command, monkeypatch, port)
             printed = capsys.readouterr().out
         if following is not None and following.language == "text" and following.not_run is None:
             assert_same(printed, following)
@@ -116,8 +137,10 @@ def commands_of(block: Block) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    if words[0] == "ilb":
+def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    if words[:2] == ["ilb", "serve"] and "--verify" not in words:
+        serve(words[1:], port)
+    elif words[0] == "ilb":
         run_ilb(words, monkeypatch)
     elif words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no target {words[1]}"
@@ -130,6 +153,15 @@ def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         runpy.run_module(words[2], run_name="__main__")
     else:
         assert words == ["source", ".venv/bin/activate"], f"nobody knows how to check {shlex.join(words)}"
+
+
+def serve(words: list[str], port: int) -> None:
+    """Start a server beside the test, and wait until it has said that it answers."""
+    command = [sys.executable, "-m", "ilb", *words, "--port", str(port), "--deadline", "30"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    SERVERS.append(server)
+    assert server.stdout is not None
+    assert " answers at " in server.stdout.readline(), shlex.join(words)
 
 
 def run_ilb(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,3 +240,27 @@ def test_every_test_that_a_page_names_is_there() -> None:
     there = {name for file in (ROOT / "tests").glob("*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
     assert len(named) > 40
     assert named <= there, named - there
+
+
+def test_what_the_guide_of_the_service_starts_and_watches_is_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = ROOT / "docs" / "serve.md"
+    text = page.read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["ilb", "serve", "--help"])
+    run_the_program()
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    unit, container = (block.code for block in BLOCKS[page] if block.not_run is not None)
+    for code in (unit, container.split("ENTRYPOINT", maxsplit=1)[1]):
+        options = set(re.findall(r"--[a-z-]+", code))
+        assert {"--store", "--keys", "--host"} <= options <= known
+    counted = Metrics().text().decode()
+    named = set(re.findall(r"`(ilb_\w+)`", text))
+    assert len(named) > 8
+    assert {name for name in named if f"# TYPE {name} " not in counted} == set()
+    checker = shutil.which("systemd-analyze")
+    if checker is not None:
+        file = tmp_path / "ilb.service"
+        file.write_text(unit.replace("/opt/ilb/bin/ilb", "/bin/true"))
+        done = subprocess.run([checker, "verify", str(file)], capture_output=True, text=True, check=False)
+        assert "ilb.service" not in done.stderr, done.stderr

@@ -2,11 +2,13 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from ilb.cli.console import visible
 from ilb.errors import FileError, SeedError
 from ilb.files import put_in_place
 from ilb.offline import training
+from ilb.offline.fit import fit_candidate
 from ilb.seeds import as_seed
 from ilb_paper import runner
 from ilb_paper.command import choose
@@ -250,6 +253,27 @@ def test_a_stop_leaves_the_old_model_and_keeps_what_was_trained_only_if_asked(
         assert provenance.interrupted
         assert provenance.curve["step"]
         assert f"in {kept.name}" in printed
+
+
+@pytest.mark.usefixtures("without_comparing")
+def test_a_stop_that_goes_nowhere_is_not_lost(
+    ilb: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled code that calls Python may clear what the call raises; nothing hears of it then."""
+
+    def lose_a_stop(chosen: Any, *arguments: Any, **options: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        return chosen(*arguments, **options)
+
+    table(tmp_path)
+    monkeypatch.setattr(commands, "fit_candidate", partial(lose_a_stop, fit_candidate))
+    code, printed = ilb(*FIT, "--out", "model")
+    assert code == 130, printed
+    assert "Stopped; nothing was written." in printed
+    assert not (tmp_path / "model").exists()
+    monkeypatch.setattr(commands, "score_table", partial(lose_a_stop, lambda *_, **__: None))
+    assert ilb("score", "model", "logs.csv")[0] == 130
 
 
 def test_a_stop_in_the_last_moment_leaves_no_traceback(tmp_path: Path) -> None:

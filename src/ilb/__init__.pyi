@@ -1,5 +1,6 @@
 """The public names, for type checkers, editors and `lazy_loader`: a line here makes a name public."""
 
+from . import client as client
 from . import environments as environments
 from . import errors as errors
 from . import live as live
@@ -10,6 +11,7 @@ from . import online as online
 from . import plots as plots
 from . import simulation as simulation
 from . import theory as theory
+from . import trust as trust
 from .errors import DecisionError as DecisionError
 from .errors import FileError as FileError
 from .errors import FitError as FitError
@@ -27,6 +29,8 @@ from .history import History as History
 from .live.bandit import LiveBandit as LiveBandit
 from .live.decision import Decision as Decision
 from .live.instance import LiveInstance as LiveInstance
+from .live.recommendation import Recommendation as Recommendation
+from .live.recommendation import Recommendations as Recommendations
 from .logs import Logs as Logs
 from .logs import Schema as Schema
 from .models.latent import LatentModel as LatentModel
@@ -47,6 +51,7 @@ from .offline.encoders.vae import VAERecipe as VAERecipe
 from .offline.encoders.with_contexts import WithContexts as WithContexts
 from .offline.fit import choose_model as choose_model
 from .offline.fit import fit as fit
+from .offline.fit import fit_again as fit_again
 from .offline.fit import fit_candidate as fit_candidate
 from .offline.fit import fit_many as fit_many
 from .offline.regression import RegressionRecipe as RegressionRecipe
@@ -59,6 +64,13 @@ from .offline.rewards.person import PersonRewardRecipe as PersonRewardRecipe
 from .offline.scores import reference_models as reference_models
 from .offline.scores import score_model as score_model
 from .online.roster import build_policies as build_policies
+from .pages.report import Report as Report
+from .pages.report import report as report
 from .simulation import simulate as simulate
 from .transformer import MeanContrastive as MeanContrastive
+from .trust.checking import check as check
+from .trust.checks import Check as Check
+from .trust.checks import Checks as Checks
+from .trust.evaluation import Evaluation as Evaluation
+from .trust.gain import evaluate as evaluate
 from .version import __version__ as __version__

@@ -22,7 +22,7 @@ from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
-from ilb.offline.fit import complete_model, fit_many, refit_rewards
+from ilb.offline.fit import complete_model, fit_many, refit_rewards, require_whole
 from ilb.offline.regression import RegressionRecipe, fit_regression_many, score_regression
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import MLPRewardRecipe
@@ -101,9 +101,7 @@ class AbstractLearner(ABC):
         began = time.process_time()
         models = self.train(lesson)
         spent = time.process_time() - began
-        if any(model.provenance is not None and model.provenance.interrupted for model in models):
-            # What training gives back after a Ctrl-C is good for a user, but is not the outcome of a task.
-            raise KeyboardInterrupt
+        require_whole(*models)
         pairs = list(zip(models, lesson.recorded, strict=True))
         scores = [self.score(*pair, "full") for pair in pairs]
         return Learned(

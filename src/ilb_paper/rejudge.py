@@ -20,7 +20,7 @@ from typing import Any
 from ilb.errors import IlbError
 from ilb.files import write_whole
 from ilb.logs.messages import counted
-from ilb.report.page import Page
+from ilb.pages.page import Page
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import Comparison, Judgement
 from ilb_paper.report import Judged, Untested, plain_claims, summarise, untested, write_claim, write_json, write_summary

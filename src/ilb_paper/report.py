@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ilb.files import write_whole
 from ilb.logs.messages import counted, shown
+from ilb.pages.page import Page
 from ilb.plots.regret import save_figure, svg_of
-from ilb.report.page import Page
 from ilb.version import __version__
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import FEWEST_WORLDS, Claim, Comparison, Judgement, Verdict, combine

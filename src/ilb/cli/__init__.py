@@ -1,4 +1,4 @@
-"""The command line: `ilb simulate | fit | score | demo | reproduce`."""
+"""The command line: `ilb --help` lists the commands."""
 
 from ilb.cli.app import main, run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import traceback
 import warnings
@@ -10,8 +11,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ilb.cli.console import require_directory, say, show_warning, tell, write_in_any_encoding
+from ilb.cli.console import busy, require_directory, say, show_warning, tell, write_in_any_encoding
 from ilb.cli.stopping import flushed, interruptible, leave, received, telling_of_stops
+from ilb.cli.wording import in_options
 from ilb.cli.worlds import Worlds
 from ilb.errors import IlbError
 from ilb.files import reason
@@ -28,6 +30,21 @@ simulate = typer.Typer(help="Write logs of a simulated world.", no_args_is_help=
 app.add_typer(simulate, name="simulate")
 
 Out = Annotated[Path, typer.Option(help="Where to write.")]
+Table = Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")]
+Instance = Annotated[str, typer.Option(help="Column that says who.")]
+Action = Annotated[str, typer.Option(help="Column that says what was done.")]
+Reward = Annotated[str, typer.Option(help="Column that says what came of it.")]
+Time = Annotated[str | None, typer.Option(help="Column that says when (default: the table's order).")]
+Context = Annotated[
+    list[str] | None, typer.Option(help="Column that was observed; repeat it (default: all other columns).")
+]
+Categorical = Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")]
+LatentDim = Annotated[int | None, typer.Option(help="Dimension of the encoding (default: chosen).")]
+Recipe = Annotated[
+    str, typer.Option(help="How contexts are encoded; auto compares held-out people, `ilb fit --recipes` lists.")
+]
+RewardModel = Annotated[str, typer.Option(help="How rewards follow; auto compares, `ilb fit --recipes` lists.")]
 
 
 def _print_version(wanted: bool) -> bool:
@@ -57,24 +74,18 @@ def _list_recipes(wanted: bool) -> bool:
 
 @app.command()
 def fit(
-    logs: Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")],
-    instance: Annotated[str, typer.Option(help="Column that says who.")],
-    action: Annotated[str, typer.Option(help="Column that says what was done.")],
-    reward: Annotated[str, typer.Option(help="Column that says what came of it.")],
+    logs: Table,
+    instance: Instance,
+    action: Action,
+    reward: Reward,
     out: Annotated[Path, typer.Option(help="Directory to save the model in.")],
-    time: Annotated[str | None, typer.Option(help="Column that says when (default: the table's order).")] = None,
-    context: Annotated[
-        list[str] | None, typer.Option(help="Column that was observed; repeat it (default: all other columns).")
-    ] = None,
-    categorical: Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")
-    ] = None,
-    latent_dim: Annotated[int | None, typer.Option(help="Dimension of the encoding (default: chosen).")] = None,
-    recipe: Annotated[
-        str, typer.Option(help="How contexts are encoded; auto compares held-out people, --recipes lists the ways.")
-    ] = "auto",
-    reward_model: Annotated[str, typer.Option(help="How rewards follow; auto compares, --recipes lists.")] = "auto",
+    time: Time = None,
+    context: Context = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    latent_dim: LatentDim = None,
+    recipe: Recipe = "auto",
+    reward_model: RewardModel = "auto",
     recipes: Annotated[
         bool, typer.Option("--recipes", help="List the recipes.", callback=_list_recipes, is_eager=True)
     ] = False,
@@ -93,7 +104,26 @@ def fit(
     for place in (out, kept):
         if place is not None:
             _require_room_for_a_model(place)
-    columns: dict[str, Any] = {
+    columns = _columns(instance, time, action, reward, context, categorical, drop)
+    with telling_of_stops(out, *([] if kept is None else [kept])):
+        with busy(STARTING):
+            from ilb.cli.commands import fit_table
+
+        pinned: dict[str, Any] = {"latent_dim": latent_dim, "recipe": recipe, "reward": reward_model}
+        fit_table(logs, columns, out, **pinned, test_share=test_share, seed=seed, kept=kept)
+
+
+def _columns(
+    instance: str,
+    time: str | None,
+    action: str,
+    reward: str,
+    context: list[str] | None,
+    categorical: list[str] | None,
+    drop: list[str] | None,
+) -> dict[str, Any]:
+    """Give what `Logs.from_frame` is told of a table."""
+    return {
         "instance": instance,
         "time": time,
         "action": action,
@@ -102,11 +132,6 @@ def fit(
         "categorical": categorical or (),
         "drop": drop or (),
     }
-    with telling_of_stops(out, *([] if kept is None else [kept])):
-        from ilb.cli.commands import fit_table
-
-        pinned: dict[str, Any] = {"latent_dim": latent_dim, "recipe": recipe, "reward": reward_model}
-        fit_table(logs, columns, out, **pinned, test_share=test_share, seed=seed, kept=kept)
 
 
 def _require_room_for_a_model(out: Path) -> None:
@@ -131,9 +156,199 @@ def score(
 ) -> None:
     """Score a saved model on unseen instances."""
     with telling_of_stops():
-        from ilb.cli.commands import score_table
+        with busy(STARTING):
+            from ilb.cli.commands import score_table
 
         score_table(model, logs, train=train, world=world, as_json=as_json)
+
+
+@app.command()
+def check(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    logs: Annotated[Path, typer.Argument(help="Table of past cases: the one it was fitted on, or another.")],
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="The model has not seen these people, so nothing is fitted again.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write the checks to: .json, .csv or .parquet.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of fits and of chance.")] = 0,
+) -> None:
+    """Check whether a model may be trusted on a table; the exit code is 3 if something is broken."""
+    with telling_of_stops():
+        with busy(STARTING):
+            from ilb.cli.check import check_table
+
+        code = check_table(model, logs, unseen=unseen, seed=seed, as_json=as_json, out=out)
+    raise typer.Exit(code)
+
+
+@app.command()
+def evaluate(
+    logs: Table,
+    instance: Instance,
+    action: Action,
+    reward: Reward,
+    time: Time = None,
+    context: Context = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    policy: Annotated[str, typer.Option(help="Policy of the roster that decides.")] = "Adaptive",
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Decisions for each person (default: as many as can be followed, to 30).")
+    ] = None,
+    propensity: Annotated[
+        str | None, typer.Option(help="Column with the probability of each row's action (default: estimated).")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the people; each is decided for by the others'.")] = 5,
+    latent_dim: LatentDim = None,
+    recipe: Recipe = "auto",
+    reward_model: RewardModel = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write the JSON to.")] = None,
+) -> None:
+    """Say what would be gained by deciding with a model, as far as these logs can say."""
+    columns = _columns(instance, time, action, reward, context, categorical, drop)
+    with telling_of_stops(*([] if out is None else [out])):
+        with busy(STARTING):
+            from ilb.cli.evaluate import evaluate_table
+
+        evaluate_table(
+            logs,
+            columns,
+            recipe=recipe,
+            reward=reward_model,
+            as_json=as_json,
+            out=out,
+            latent_dim=latent_dim,
+            policy=policy,
+            horizon=horizon,
+            propensity=propensity,
+            folds=folds,
+            seed=seed,
+        )
+
+
+@app.command()
+def recommend(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    history: Annotated[
+        Path, typer.Argument(help="Table of what was seen so far; a last row without action is the visit at hand.")
+    ],
+    forbid: Annotated[list[str] | None, typer.Option(help="Action that nobody may get; repeat it.")] = None,
+    forbid_column: Annotated[
+        str | None, typer.Option(help="Column with actions that the person may not get, semicolons between them.")
+    ] = None,
+    earlier: Annotated[
+        Path | None, typer.Option(help="Table of earlier people, such as the logs; names those nearest.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="How to decide (default: Adaptive).")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Decisions that each person will have, if that is known; 1 tries nothing.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of policies that draw.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Where to write: .csv, .json or .parquet.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say what to do for each person of a table now, how sure that is, and what it rests on."""
+    from ilb.cli.recommend import keep_compiled_programs, recommend_for_table, require_place
+
+    if out is not None:
+        require_place(out)
+    keep_compiled_programs()
+    with telling_of_stops(*([] if out is None else [out])):
+        recommend_for_table(
+            model,
+            history,
+            forbidden=forbid or [],
+            forbidden_column=forbid_column,
+            earlier=earlier,
+            policy=policy,
+            horizon=horizon,
+            seed=seed,
+            out=out,
+            as_json=as_json,
+        )
+
+
+@app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    logs: Annotated[Path, typer.Argument(help="Table of past cases, best the one it was fitted on.")],
+    out: Annotated[Path, typer.Option(help="Page to write, such as report.html.")],
+    no_gain: Annotated[bool, typer.Option("--no-gain", help="Leave out what would be gained.")] = False,
+    no_checks: Annotated[bool, typer.Option("--no-checks", help="Leave out the checks.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of fits and of chance.")] = 0,
+) -> None:
+    """Write a page about a model: data, checks, people, what actions do, what would be gained, four examples."""
+    without = [name for name, asked in (("checks", no_checks), ("gain", no_gain)) if asked]
+    left_out = "".join(f" --no-{name}" for name in without)
+    command = f"ilb report {shlex.quote(str(model))} {shlex.quote(str(logs))} --out {shlex.quote(str(out))}{left_out}"
+    with telling_of_stops(out):
+        with busy(STARTING):
+            from ilb.cli.report import report_on_table
+
+        report_on_table(model, logs, out, without=without, seed=seed, command=f"{command} --seed {seed}")
+
+
+@app.command()
+def serve(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    store: Annotated[
+        str, typer.Option(help="Where events are kept: sqlite:///FILE or postgresql://USER@HOST/NAME.")
+    ] = "sqlite:///ilb.db",
+    policy: Annotated[
+        str | None, typer.Option(help="Name of the policy (default: what the model is best for).")
+    ] = None,
+    fallback: Annotated[
+        str, typer.Option(help="What is done when the model does not answer: uniform, or an action.")
+    ] = "uniform",
+    keys: Annotated[Path | None, typer.Option(help="File of keys, made by `ilb key`; needed off loopback.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    deadline: Annotated[float, typer.Option(min=0.01, help="Seconds that the model has to answer.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of policies that draw.")] = 0,
+    hash_people: Annotated[
+        Path | None, typer.Option(help="File with a secret; labels of people are hashed with it at the door.")
+    ] = None,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Put MODEL in charge even if another one was promoted.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Compute states, counts and decisions again from the log, compare, and end."),
+    ] = False,
+) -> None:
+    """Answer requests for decisions over HTTP; every answer is stored first."""
+    from ilb.cli.serve import Options, check, run_server
+
+    given = Options(model, store, policy, fallback, keys, host, port, deadline, seed, hash_people, promote)
+    if verify:
+        raise typer.Exit(check(given))
+    run_server(given)
+
+
+@app.command()
+def export(
+    store: Annotated[str, typer.Argument(help="Store of `ilb serve`: a file, or postgresql://…")],
+    out: Annotated[Path, typer.Option(help="Table to write: .parquet or .csv.")],
+) -> None:
+    """Write the decisions of a store as a table that `ilb fit` and `ilb evaluate` read, with propensities."""
+    from ilb.cli.serve import export_log
+
+    export_log(store, out)
+
+
+@app.command()
+def key(
+    role: Annotated[str, typer.Argument(help="What it is good for: decide, read or admin.")],
+    name: Annotated[str, typer.Argument(help="Whose it is.")],
+    file: Annotated[Path, typer.Option(help="File of keys that its hash is added to.")] = Path("keys.txt"),
+) -> None:
+    """Make a key for `ilb serve --keys`; it is shown once, and only its hash is kept."""
+    from ilb.cli.serve import add_key
+
+    add_key(role, name, file)
 
 
 @app.command()
@@ -196,6 +411,9 @@ def run() -> int:
         return 128 + received[-1] if received and code == INTERRUPTED else code
 
 
+STARTING = "Starting"
+"""What is shown while the library is loaded."""
+
 WRONG = 2
 """The exit code after an error that was told."""
 
@@ -225,7 +443,7 @@ def _run() -> int:
 def _in_one_line(error: Exception) -> str | None:
     """Say what a user can do about an error; None for one that is a mistake of ours."""
     if isinstance(error, IlbError):
-        return str(error)
+        return in_options(str(error))
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}." if error.filename else f"{reason(error)}."
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from ilb.cli.console import ahead_rows, choice_table, layout, notes, progress_bar, results, say, score_rows, tell
+from ilb.cli.console import ahead_rows, busy, choice_table, layout, notes, progress_bar, results, say, score_rows, tell
+from ilb.cli.stopping import stop_if_asked
 from ilb.environments import AbstractEnvironment, Recording, Specification
 from ilb.errors import IlbError, LogsError, WorldError
 from ilb.estimates import Estimate
@@ -85,8 +86,12 @@ def fit_table(
     A training that is interrupted ends the command; what it had reached is saved in `kept`, if that is given.
     """
     seed = as_seed(seed)
-    encoding, rewards = _named(recipe, RECIPES, "--recipe"), _named(reward, REWARD_RECIPES, "--reward-model")
-    logs = Logs.from_frame(path, **columns)
+    encoding, rewards = (
+        named_recipe(recipe, RECIPES, "--recipe"),
+        named_recipe(reward, REWARD_RECIPES, "--reward-model"),
+    )
+    with busy(f"Reading {path}"):
+        logs = Logs.from_frame(path, **columns)
     say(f"read {path}: {logs.describe().sentence()}")
     training, test = (logs, None) if test_share == 0 else logs.split_instances((1 - test_share, test_share), seed=seed)
     with progress_bar("Comparing models", notes, "log-likelihood") as report:
@@ -108,6 +113,7 @@ def fit_table(
     for note in model.provenance.notes:
         say(note)
     model = replace(model, provenance=replace(model.provenance, scores=scores))
+    stop_if_asked()
     model.save(out)
     say(f"saved {model} in {out}")
     return model
@@ -123,7 +129,8 @@ def _require_whole(model: LatentModel, kept: Path | None) -> None:
     raise KeyboardInterrupt
 
 
-def _named(name: str, known: Mapping[str, Callable[[], Recipe]], option: str) -> Recipe | None:
+def named_recipe(name: str, known: Mapping[str, Callable[[], Recipe]], option: str) -> Recipe | None:
+    """Give the recipe of this name; None where the choice is left to the comparison."""
     if name == AUTO:
         return None
     if name not in known:

@@ -20,6 +20,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ilb.cli.wording import in_options
 from ilb.errors import IlbError, IlbWarning
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def show_warning(
     """Print a warning for a person: no file names, no source line; those of other libraries stay as they are."""
     del file  # always standard error
     if issubclass(category, IlbWarning):
-        tell(str(message), category.__name__, "yellow")
+        tell(in_options(str(message)), category.__name__, "yellow")
     else:
         notes.print(visible(warnings.formatwarning(message, category, filename, lineno, line)), markup=False)
 
@@ -187,6 +188,16 @@ def require_short_names(path: Path, existing: Path) -> None:
             raise IlbError(
                 f"--out has a name of {len(os.fsencode(name))} bytes, {name[:20]}…; expected {longest} at most."
             )
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show on a terminal that something is being done whose length nobody knows; elsewhere, nothing."""
+    if notes.is_terminal:
+        with notes.status(escape(visible(what))):
+            yield
+    else:
+        yield
 
 
 @contextmanager

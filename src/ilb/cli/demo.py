@@ -15,8 +15,8 @@ from ilb.models.latent import LatentModel
 from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.scores import FitScores
 from ilb.online.roster import build_policies, policy_on
+from ilb.pages.page import Page
 from ilb.plots.regret import plot_regret, save_figure, svg_of
-from ilb.report.page import Page
 from ilb.simulation import simulate
 from ilb.streams import Stream
 from ilb.version import __version__

@@ -71,12 +71,19 @@ def interruptible(number: int) -> Iterator[None]:
         sys.unraisablehook = hook
 
 
+def stop_if_asked() -> None:
+    """Raise what a signal has asked for, once more: compiled code may call Python and clear whatever that raised."""
+    if received:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def telling_of_stops(*places: Path) -> Iterator[None]:
     """When the block is interrupted, say whether it has written something to these places."""
     before = _changes(places)
     try:
         yield
+        stop_if_asked()
     except KeyboardInterrupt:
         wrote = _changes(places) != before
         said = "only what was reported as written is there and whole" if wrote else "nothing was written"
