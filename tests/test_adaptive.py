@@ -19,9 +19,12 @@ from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, Own
 from ilb.errors import DecisionError
 from ilb.live.bandit import LiveBandit
 from ilb.live.decision import quantiles
+from ilb.logs import Logs
+from ilb.models.hypotheses import HYPOTHESES, Hypothesis
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder
-from ilb.online.adaptive import CHANGE, HYPOTHESES, AdaptiveBelief, Hypothesis, MixedRewards, adaptive
+from ilb.offline.misfits import log_likelihoods
+from ilb.online.adaptive import CHANGE, AdaptiveBelief, MixedRewards, adaptive
 from ilb.online.arms import ArmBelief
 from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
@@ -127,6 +130,16 @@ def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: t
     covariance = to_rewards @ (prior - gain @ design @ prior) @ to_rewards.T
     likelihood = multivariate_normal(np.zeros(len(total)), total).logpdf(observed)
     return Conditioned(to_rewards @ gain @ observed + intercept, np.diag(covariance), float(likelihood))
+
+
+def test_a_fit_weighs_hypotheses_by_the_likelihood_of_the_joint_gaussian(model: LatentModel, past: Past) -> None:
+    rewards = np.where(np.arange(ROUNDS) == 3, np.nan, past.rewards)  # nobody wrote this one down
+    told = Past(past.encodings, np.delete(past.actions, 3), np.delete(rewards, 3))
+    dense = np.array([condition(model, told, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
+    people = (np.repeat(x[None], 2, axis=0) for x in (past.encodings, past.actions, rewards))
+    [found, twin] = log_likelihoods(model, Logs.from_arrays(*people, actions=ACTIONS))
+    np.testing.assert_allclose(found - found[0], dense - dense[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found, twin)
 
 
 def test_without_doubt_it_is_the_calibrated_posterior(model: LatentModel, past: Past) -> None:

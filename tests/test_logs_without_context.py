@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ilb.errors import FitError, LogsError
+from ilb.errors import FitError, LogsError, LogsWarning
 from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs, Schema
 from ilb.models.baselines import Ingredients
@@ -81,7 +81,8 @@ def test_a_context_without_columns_is_encoded_as_no_numbers() -> None:
     one = schema.encode({})
     assert one.shape == (0,)
     assert one.dtype == np.float32
-    assert schema.encode({"ignored": 3}).shape == (0,)
+    with pytest.warns(LogsWarning, match="'ignored'"):
+        assert schema.encode({"ignored": 3}).shape == (0,)
     tables: list[Any] = [[{}, {}, {}], FRAME[:3], pl.from_pandas(FRAME[:3]), pd.DataFrame(index=range(3))]
     for rows in tables:
         many = schema.encode(rows)

@@ -73,6 +73,7 @@ class NoiseLevels(eqx.Module):
     none. The reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies
     by `leftover_variance` around what the reward model says (instance x action effects that v does not explain). What
     was seen of an instance one round ago counts `memory` times as much as what is seen now: 1 where states stay.
+    `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not seen, if that was asked.
     """
 
     encoding_covariance: Float[Array, "n n"]
@@ -82,6 +83,7 @@ class NoiseLevels(eqx.Module):
     leftover_variance: Float[Array, ""]
     reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: jnp.zeros(0))
     memory: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.ones(()))
+    misfits: Float[Array, " H"] = eqx.field(default_factory=lambda: jnp.zeros(0))
 
 
 class CanonicalBasis(NamedTuple):

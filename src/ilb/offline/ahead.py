@@ -182,7 +182,7 @@ class _Past:
             sums[person] *= self.memory
         pooled = self.noise + self.pulls[person] * self.own
         explained = (self.pulls[person] / pooled) @ self.outer
-        self.precision[person] = np.diag(self.prior) + explained.reshape(len(person), len(self.prior), -1)
+        self.precision[person] = np.diag(self.prior) + explained.reshape(len(person), *self.precision.shape[1:])
         self.information[person] = (self.sums[person] / pooled) @ self.theta
         shown = np.arange(self.shown)
         self.precision[person[:, None], shown, shown] += self.rounds[person, None]

@@ -77,13 +77,15 @@ class Trial(NamedTuple):
 class ModelChoice:
     """The candidate that was taken, and those it was compared with, in the order of trying; none if people are too few.
 
-    Scores are of `people` who were held out, at once or in so many `folds`.
+    Scores are of `people` who were held out, at once or in so many `folds`. `misfits` is how often the chosen one was
+    wrong for them, and how (`ilb.offline.misfits`).
     """
 
     candidate: Candidate
     trials: tuple[Trial, ...] = ()
     people: int = 0
     folds: int = 0
+    misfits: tuple[float, ...] = ()
 
     @property
     def chosen(self) -> Trial:

@@ -103,7 +103,8 @@ def fit_candidate(logs: Logs, choice: ModelChoice, *, seed: int = 0, report: Rep
     encoder = candidate.encoder.without_cross_fit() if candidate.inflation else candidate.encoder
     [model] = _fit_alike([run], encoder, candidate.reward, report)
     quantiles = jnp.asarray(choice.residual_quantiles(), jnp.float32)
-    noise = replace(model.noise, reward_quantiles=quantiles)
+    misfits = jnp.asarray(choice.misfits, jnp.float32)
+    noise = replace(model.noise, reward_quantiles=quantiles, misfits=misfits)
     assert model.provenance is not None
     model = replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
     return model.with_memory(candidate.memory)

@@ -27,6 +27,7 @@ from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.with_contexts import WithContexts
 from ilb.offline.leading import WIDEST, encoded_width, measure_inflation, narrowed
+from ilb.offline.misfits import learn_misfits
 from ilb.offline.progress import Steps
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
@@ -73,9 +74,12 @@ class _Structure(NamedTuple):
 
 
 class _Attempt(NamedTuple):
+    """A trial, with the model that it gave in each fold."""
+
     trial: Trial
     encoding: _Encoding
     structure: _Structure
+    models: Sequence[LatentModel]
 
 
 SOME_HIDDEN, MANY_HIDDEN = 4, 8
@@ -146,8 +150,10 @@ class Search:
         if self.reward is None and self._features:
             self._try_boosting()
         self._try_memories()
+        choice = ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
+        misfits = self._misfits_of(choice.candidate)
         self.steps.finish()
-        return ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
+        return replace(choice, misfits=misfits)
 
     @property
     def _free(self) -> bool:
@@ -260,8 +266,9 @@ class Search:
             bool(reference),
             tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
         )
-        trial = Trial(candidate, self._predict(candidate, encoding), eligible)
-        self.attempts.append(_Attempt(trial, encoding, structure))
+        models = self._models(candidate, encoding)
+        trial = Trial(candidate, self._predict(candidate, models), eligible)
+        self.attempts.append(_Attempt(trial, encoding, structure, models))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
     def _try_memories(self) -> None:
@@ -271,32 +278,36 @@ class Search:
         work = max(fold.held_out.instances for fold in self.folds) * self.logs.actions * (candidate.latent_dim + 1) ** 2
         if work > MOST_FORGETTING or self.logs.lengths.max() < 3 or not best.trial.eligible:
             return
-        models = self._models(candidate, best.encoding)
-        if not all(isinstance(model.reward, LinearReward) for model in models):
+        if not all(isinstance(model.reward, LinearReward) for model in best.models):
             return
         known = best.trial
         for memory in MEMORIES:
             shorter = replace(
                 candidate, name=f"{candidate.name}, memory {memory:g}", rank=candidate.rank + 1, memory=memory
             )
-            trial = Trial(shorter, self._predict(shorter, best.encoding, models), known.eligible)
+            trial = Trial(shorter, self._predict(shorter, best.models), known.eligible)
             self.attempts.append(best._replace(trial=trial))
             if trial.log_likelihood <= known.log_likelihood:
                 return
             known = trial
 
-    def _predict(
-        self, candidate: Candidate, encoding: _Encoding, models: Sequence[LatentModel] | None = None
-    ) -> Predictions:
-        models = self._models(candidate, encoding) if models is None else models
-        held_out = [fold.tables(candidate.clocked)[1] for fold in self.folds]
-        pairs = zip(models, held_out, strict=True)
+    def _misfits_of(self, candidate: Candidate) -> tuple[float, ...]:
+        """Ask how often, and how, the model that was chosen is wrong for people whom it has not seen."""
+        models = next(attempt.models for attempt in self.attempts if attempt.trial.candidate is candidate)
+        models = [model.with_memory(candidate.memory) for model in models]
+        return tuple(learn_misfits(models, self._held_out(candidate)).tolist())
+
+    def _predict(self, candidate: Candidate, models: Sequence[LatentModel]) -> Predictions:
+        pairs = zip(models, self._held_out(candidate), strict=True)
         return join(
             [
                 predict_ahead(model.with_memory(candidate.memory), table, rounds=ROUNDS).of_people(number)
                 for number, (model, table) in enumerate(pairs)
             ]
         )
+
+    def _held_out(self, candidate: Candidate) -> list[Logs]:
+        return [fold.tables(candidate.clocked)[1] for fold in self.folds]
 
     def _models(self, candidate: Candidate, encoding: _Encoding) -> list[LatentModel]:
         parts = zip(self.folds, encoding.encoders, encoding.inflations, strict=True)

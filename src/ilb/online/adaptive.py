@@ -27,10 +27,12 @@ from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
 from ilb.models.baselines import DOUBT
+from ilb.models.calibration import Calibration
+from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, prior_weights
 from ilb.models.latent import LatentModel
 from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
-from ilb.online.latent import AbstractMeasuredBelief
+from ilb.online.latent import AbstractMeasuredBelief, linear_reward
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
 from ilb.types import Allowed, Values, as_real
 
@@ -45,32 +47,6 @@ PASSES = 2
 
 TINY = 1e-12
 """What is added to variances that may be zero, in units of the variance of rewards."""
-
-
-class Hypothesis(NamedTuple):
-    """How wrong the model may be for a person."""
-
-    says: str
-    wider: float = 1.0
-    r"""$\kappa$: the variance of the population, in units of that in the logs."""
-    bias: float = 0.0
-    r"""$\beta$: the encoder's bias, in units of the noise of one encoding."""
-    own: float = 0.0
-    r"""$\tau$: own effects of person and action, in units of the spread of expected rewards."""
-    relevance: float = 1.0
-    r"""$\gamma$: 1 where rewards follow the latent state as in the logs, 0 where they have nothing to do with it."""
-
-
-HYPOTHESES = (
-    Hypothesis("the model describes this person"),
-    Hypothesis("actions have effects of their own on this person", own=0.3),
-    Hypothesis("the contexts mislead a little about this person", bias=0.3, own=0.1),
-    Hypothesis("this person is unlike most in the logs", wider=10, bias=1, own=0.1),
-    Hypothesis("this person is unlike anybody in the logs", wider=100, bias=3, own=0.1),
-    Hypothesis("this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, own=1),
-    Hypothesis("the contexts of this person say nothing about the rewards", own=1, relevance=0),
-)
-"""What may be; the first is what the model says, and holds without doubt."""
 
 
 class MixedRewards(AbstractRewards):
@@ -194,9 +170,10 @@ class _Scales(NamedTuple):
 
 
 class AdaptiveBelief(AbstractMeasuredBelief):
-    """What is believed of a person if the model may be wrong for them, with probability `doubt` to begin with.
+    """What is believed of a person if the model may be wrong for them, with probability `doubt` at least to begin with.
 
-    A tenth of `doubt` is the probability that a single action is not what the logs say.
+    It is wrong more often to begin with if it was for people whom its fit had not seen (`NoiseLevels.misfits`). A tenth
+    of `doubt` is the probability that a single action is not what the logs say.
     """
 
     log_prior: Float[Array, " H"]
@@ -212,15 +189,12 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         if not 0 <= doubt <= 1:
             raise DecisionError(f"doubt is a probability, from 0 (the model is right) to 1; got {doubt}.")
         self._says = tuple(hypothesis.says for hypothesis in hypotheses)
-        others = max(len(hypotheses) - 1, 1)
-        prior = np.full(len(hypotheses), doubt / others)
-        prior[0] = 1.0 - doubt * (len(hypotheses) > 1)
+        prior = prior_weights(doubt, hypotheses, np.asarray(model.noise.misfits, np.float64))
         with np.errstate(divide="ignore"):
             self.log_prior = jnp.asarray(np.log(prior), jnp.float32)
         self.change_probability = jnp.asarray(doubt / 10, jnp.float32)
-        theta, intercept = self.reward.theta, self.reward.intercept
-        spread = jnp.mean(theta**2 @ (1 / self.prior_precision)) + jnp.var(intercept)
-        self.noticeable = NOTICEABLE * jnp.sqrt(spread)
+        spread = expected_spread(Calibration.of(model, linear_reward(model)))
+        self.noticeable = as_real(NOTICEABLE * np.sqrt(spread))
         wider, bias, own, relevance = (
             jnp.array([float(hypothesis[field]) for hypothesis in hypotheses]) for field in (1, 2, 3, 4)
         )
