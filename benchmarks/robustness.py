@@ -22,9 +22,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.measuring import RESULTS, Rows, Target, table_of_targets
-from ilb.environments import Adcb, ChangedAction, IrrelevantModel, OwnEffects, Plan, Synthetic
+from ilb.environments import Adcb, ChangedAction, IrrelevantModel, OwnEffects, Plan, SuddenChanges, Synthetic, Wandering
 from ilb.environments.perturbed import AbstractPerturbation, ContextNoise, OtherNoise, Shift
 from ilb.environments.specification import AbstractDescription
+from ilb.offline.encoders.plain import NoEncoding
+from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.version import __version__
 
 ROUNDS = (20, 100, 500, 1000, 2000)
@@ -51,11 +53,13 @@ class Setting:
     world: AbstractDescription = STANDARD
     plan: Plan = LOGGED
     playing: tuple[AbstractPerturbation, ...] = ()
+    always: tuple[AbstractPerturbation, ...] = ()
+    encoder: EncoderRecipe | None = None
 
     @property
-    def logged(self) -> tuple[AbstractDescription, Plan]:
-        """What a model is fitted to; settings that share it share the model."""
-        return self.world, self.plan
+    def logged(self) -> tuple[AbstractDescription, Plan, tuple[AbstractPerturbation, ...], EncoderRecipe | None]:
+        """What a model is fitted to, and how; settings that share it share the model."""
+        return self.world, self.plan, self.always, self.encoder
 
 
 def _adcb(noise: float, rewards: str, context: str = "nine") -> AbstractDescription:
@@ -93,6 +97,10 @@ SETTINGS = (
     Setting("one action better by 1", playing=(ChangedAction(0, 1.0),)),
     Setting("one action better by 2", playing=(ChangedAction(0, 2.0),)),
     Setting("one action worse by 2", playing=(ChangedAction(0, -2.0),)),
+    Setting("people wander", always=(Wandering(0.01),)),
+    Setting("people change suddenly", always=(SuddenChanges(0.01),)),
+    Setting("people begin to wander", playing=(Wandering(0.01),)),
+    Setting("rewards only", encoder=NoEncoding()),
 )
 
 
@@ -106,10 +114,10 @@ def play_model(settings: Sequence[Setting], seed: int, people: int, keep: Path) 
     from ilb.streams import Stream
 
     warnings.simplefilter("ignore")
-    world, plan = settings[0].logged
-    drawn = world.draw(seed)
+    world, plan, always, encoder = settings[0].logged
+    drawn = perturb(Stream.PERTURBATION.key(seed), world.draw(seed), always)
     logs = plan.record(seed, drawn).training.logs
-    given = prepare_ingredients(fit(logs).on_raw_contexts(), logs)
+    given = prepare_ingredients(fit(logs, recipe=encoder).on_raw_contexts(), logs)
     for setting in settings:
         played = perturb(Stream.PERTURBATION.key(seed), drawn, setting.playing)
         outcome = {}

@@ -31,7 +31,7 @@ SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0,
     "jax_numpy_rank_promotion": "raise",
 }
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
 for name, value in SETTINGS.items():
     # For the processes that tests start, and for this one, where pytest's plugins have begun JAX already.
     if os.environ.setdefault(name.upper(), str(value)) == str(value) and "jax" in sys.modules:
