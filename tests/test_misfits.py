@@ -18,7 +18,7 @@ from ilb.models.hypotheses import HYPOTHESES
 from ilb.models.latent import LatentModel
 from ilb.networks import LeakyReward
 from ilb.offline.encoders.plain import NoEncoding
-from ilb.offline.fit import fit
+from ilb.offline.fit import fit, fit_again
 from ilb.offline.misfits import learn_misfits, mixture_weights
 
 OWN, UNLIKE = 1, slice(3, 6)
@@ -52,7 +52,18 @@ def test_weights_are_those_of_a_mixture_and_few_people_change_little() -> None:
     draws = rng.normal(size=4000) * np.where(second, 4.0, 1.0)
     log_likelihoods = np.stack([-0.5 * draws**2, -0.5 * (draws / 4) ** 2 - np.log(4.0)], axis=1)
     assert mixture_weights(log_likelihoods)[1] == pytest.approx(0.3, abs=0.03)
-    assert mixture_weights(np.array([[0.0, 100.0]]))[1] == pytest.approx(1 / 6)
+    assert mixture_weights(np.array([[0.0, 100.0]]))[1] == pytest.approx(1 / 6, abs=1e-5)
+    assert mixture_weights(np.zeros((3000, 7)))[0] > 0.95  # people who say nothing are no reason to doubt
+
+
+def test_who_is_fitted_again_forgets_and_doubts_as_before() -> None:
+    rng = np.random.default_rng(2)
+    logs = Logs.from_arrays(np.zeros((30, 6, 0)), rng.integers(2, size=(30, 6)), rng.normal(size=(30, 6)))
+    model = fit(logs, recipe=NoEncoding()).with_memory(0.5)
+    model = replace(model, noise=replace(model.noise, misfits=jnp.asarray([0.4, 0.6, 0, 0, 0, 0, 0])))
+    [again] = fit_again(model, [logs.select(np.arange(20))])
+    assert float(again.noise.memory) == 0.5
+    np.testing.assert_array_equal(again.noise.misfits, model.noise.misfits)
 
 
 def test_a_fit_keeps_how_often_it_was_wrong_and_decisions_begin_with_it(tmp_path: Path) -> None:

@@ -115,8 +115,9 @@ def fit_again(
 ) -> list[LatentModel]:
     """Fit other people the way this model was fitted, with nothing chosen anew: one model for each table.
 
-    That is what tells how good the way is on people whom a fit has not seen. Rewards stop a little earlier, as where
-    candidates are compared. `latent_dim` is another number of coordinates than the model's.
+    That is what tells how good the way is on people whom a fit has not seen. Memory and misfits are the model's: a few
+    numbers that were found on people held out. Rewards stop a little earlier, as where candidates are compared.
+    `latent_dim` is another number of coordinates than the model's.
     """
     recipes, provenance = Recipes.of(model), model.provenance
     assert provenance is not None
@@ -131,7 +132,13 @@ def fit_again(
     runs = [_Run(table, seed, dim, (), inflation) for table in tables]
     models = _fit_alike(runs, encoder, recipes.reward.hastened(), report)
     require_whole(*models)
-    return models
+    return [_as_forgetful_and_doubtful(fitted, model) for fitted in models]
+
+
+def _as_forgetful_and_doubtful(fitted: LatentModel, model: LatentModel) -> LatentModel:
+    """Take over what the comparison found of people who change, and of those for whom the model is wrong."""
+    noise = replace(fitted.noise, memory=model.noise.memory, misfits=model.noise.misfits)
+    return replace(fitted, noise=noise)
 
 
 def require_whole(*models: LatentModel | RecurrentRegression) -> None:

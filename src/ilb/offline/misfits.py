@@ -22,7 +22,8 @@ from ilb.offline.encodings import encode_contexts
 RIGHT = 5.0
 """People whom the model is taken to describe, before any is asked: few people are no reason to doubt it."""
 
-STEPS = 200
+MOST_STEPS, SETTLED = 20_000, 1e-7
+"""Steps of EM, and how little weights may change in one that is the last."""
 
 MOST_CELLS = 2_000_000
 """Pairs of person and action that are asked, of each table: of thousands of actions, fewer people."""
@@ -44,12 +45,15 @@ def mixture_weights(log_likelihoods: Float[np.ndarray, "people H"]) -> Float[np.
     """Find by EM how often each hypothesis holds, as if the first one had already held for `RIGHT` more people."""
     people, hypotheses = log_likelihoods.shape
     likelihoods = np.exp(log_likelihoods - log_likelihoods.max(axis=1, keepdims=True))
-    before = RIGHT * np.eye(hypotheses)[0]
-    weights = np.full(hypotheses, 1 / hypotheses)
-    for _ in range(STEPS):
-        shares = weights * likelihoods
+    right = np.eye(hypotheses)[0]
+    # From near the first: where people say little, EM would take thousands of steps back from equal weights.
+    weights = 0.98 * right + 0.02 / hypotheses
+    for _ in range(MOST_STEPS):
+        before, shares = weights, weights * likelihoods
         shares /= shares.sum(axis=1, keepdims=True)
-        weights = (before + shares.sum(axis=0)) / (RIGHT + people)
+        weights = (RIGHT * right + shares.sum(axis=0)) / (RIGHT + people)
+        if np.max(np.abs(weights - before)) < SETTLED:
+            break
     return np.asarray(weights)
 
 
