@@ -1,11 +1,14 @@
 """Every store of events keeps the same promises: one suite over SQLite and a real PostgreSQL."""
 
+import os
 import random
 import sqlite3
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from ilb.serve.store.store import AbstractStore, Entry, Head, SavedState, StoreU
 from serving import Postgres, running_postgres
 
 AT = "2026-01-02T03:04:05.000000Z"
+LATER = "2026-01-02T03:04:06.000000Z"
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +138,7 @@ def test_erasure_leaves_counts_and_nothing_else(store: AbstractStore, address: s
     store.append([Entry(decision("anna-the-secret", 2, "d3"))])
     store.append([Entry(outcome("anna-the-secret", 3, "d3"))])
     assert store.erase("anna-the-secret", "erased-1", AT) == 3
+    assert store.scrub()
     left = "".join(str(event.as_json()) for event in store.log())
     assert "the-secret" not in left
     assert "1.5" not in left
@@ -143,10 +148,87 @@ def test_erasure_leaves_counts_and_nothing_else(store: AbstractStore, address: s
     assert counted["decisions"] == 3
     assert counted["pending"] == 1
     assert [row.person for row in store.people()] == ["bo"]
+    kept = {"erased": True, "agrees": None, "answer": {"mode": "live", "fallback": None}}
+    assert [event.body for event in store.events_of("erased-1")[:2]] == [kept, kept]
     if address.startswith("sqlite"):
         folder = Path(address.removeprefix("sqlite:///")).parent
         assert all(b"the-secret" not in file.read_bytes() for file in folder.iterdir())
     assert store.append([Entry(decision("anna-the-secret", 1, "d9"))]) == [True]
+
+
+def test_who_was_erased_meanwhile_is_not_brought_back(store: AbstractStore) -> None:
+    store.append([Entry(decision("anna", 1, "d1"))])
+    began = store.heads(["anna"])["anna"].began
+    late = Entry(decision("anna", 2, "d2"), SavedState(2, "m", "secret"), began)
+    store.erase("anna", "erased-1", AT)
+    assert store.append([late]) == [False]
+    assert store.append([Entry(decision("anna", 2, "d2"))]) == [False]
+    store.save_states({"anna": SavedState(1, "m", "secret")})
+    assert store.heads(["anna"]) == {} == store.states(["anna"])
+    again = replace(decision("anna", 1, "d3"), at=LATER)
+    assert store.append([Entry(again, SavedState(1, "m", "new"))]) == [True]
+    assert store.append([late]) == [False]  # of the right number, but of who was here before
+    store.save_states({"anna": SavedState(1, "m", "secret")}, {"anna": began})
+    assert store.states(["anna"]) == {"anna": SavedState(1, "m", "new")}
+    assert store.append([Entry(decision("anna", 2, "d4"), None, LATER)]) == [True]
+    counted = {name: value for name, value in store.counts().items() if name != "people"}
+    assert counted == tally_all(store.log())
+
+
+def test_nobody_skips_a_number(store: AbstractStore) -> None:
+    assert store.append([Entry(decision("anna", 2, "d2"))]) == [False]
+    assert list(store.log()) == []
+
+
+def test_threads_that_end_leave_no_connections_behind(store: AbstractStore) -> None:
+    def handles() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    store.counts()
+    before = handles()
+    for _ in range(40):
+        thread = threading.Thread(target=store.counts)
+        thread.start()
+        thread.join()
+    assert handles() - before <= 8
+
+
+def test_what_somebody_still_reads_is_overwritten_later(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "ilb.db"))
+    store.append([Entry(decision("anna-the-secret", 1, "d1"))])
+    with store._reading() as reader:  # type: ignore[attr-defined]
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM events").fetchone()
+        store.erase("anna-the-secret", "erased-1", AT)
+        assert not store.scrub()
+        assert store.append([Entry(decision("bo", 1, "d2"))]) == [True]
+        reader.execute("COMMIT")
+    assert store.scrub()
+    assert all(b"the-secret" not in file.read_bytes() for file in tmp_path.iterdir())
+    store.close()
+
+
+def test_nobody_waits_for_ever_for_a_server_that_stands_still(
+    postgres: Postgres | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if postgres is None:
+        pytest.skip("there is no PostgreSQL (initdb, pg_ctl)")
+    import psycopg
+
+    from ilb.serve.store import postgres as module
+
+    monkeypatch.setitem(module.SETTINGS, "lock_timeout", "200ms")
+    store = open_store(postgres.address)
+    with psycopg.connect(postgres.address) as frozen:
+        frozen.execute("SELECT pg_advisory_xact_lock(%s)", (module.WRITERS,))
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            store.check()
+    store.check()
+    with store._reading() as connection:  # type: ignore[attr-defined]
+        told = {name: connection.execute(f"SHOW {name}").fetchone()[0] for name in module.SETTINGS}
+    assert told["idle_in_transaction_session_timeout"] == "30s"
+    assert told["statement_timeout"] == "30s"
+    store.close()
 
 
 def test_a_reader_sees_what_is_committed_and_writes_nothing(store: AbstractStore, address: str) -> None:

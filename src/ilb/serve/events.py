@@ -110,10 +110,20 @@ def _of_decision(body: dict[str, Any]) -> Counter[str]:
     counts = Counter({"decisions": 1, f"decisions:{answer['mode']}": 1, "pending": 1})
     if answer["fallback"] is not None:
         counts["fallbacks"] += 1
-    if body.get("taken") is not None and answer["would"] is not None:
+    agreed = agrees(body)
+    if agreed is not None:
         counts[f"compared:{answer['mode']}"] += 1
-        counts[f"agreed:{answer['mode']}"] += int(body["taken"] == answer["would"])
+        counts[f"agreed:{answer['mode']}"] += int(agreed)
     return counts
+
+
+def agrees(body: dict[str, Any]) -> bool | None:
+    """Say whether the model would have done what was done, from the body of a decision; None if that is not known."""
+    if "agrees" in body:  # all that is left of an erased one
+        agreed: bool | None = body["agrees"]
+        return agreed
+    taken, would = body.get("taken"), body["answer"].get("would")
+    return None if taken is None or would is None else bool(taken == would)
 
 
 def _of_outcome(body: dict[str, Any]) -> Counter[str]:

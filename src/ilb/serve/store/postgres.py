@@ -8,17 +8,18 @@ second finds it taken, and looks again.
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from ilb.errors import FileError
 from ilb.serve.events import Event, Kind, tally, write_json
+from ilb.serve.store.pool import Pool
 from ilb.serve.store.store import (
     PAGE,
     AbstractStore,
@@ -36,18 +37,35 @@ VERSION = 1
 WRITERS = 0x1_1B_5E_4E
 """The number of the lock that whoever writes holds."""
 
+CONNECTING = {
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How soon a database that is not there is noticed; the address may say otherwise."""
+
+SETTINGS = {
+    "synchronous_commit": "on",
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "30s",
+}
+"""What holds for each connection: nobody waits for ever, and a server that stands still lets go of the lock."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresStore(AbstractStore):
-    """Events in a database. Every thread has a connection, which is made anew when the database was away."""
+    """Events in a database. Connections are shared by all threads, and made anew when the database was away."""
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self.address = _without_password(address)
         self._address = address
         self._read_only = read_only
-        self._own = threading.local()
-        self._opened: list[Connection] = []
+        self._pool = Pool(self._connect, _close)
         if not read_only:
             script = Path(__file__).with_name("postgres-001.sql").read_text(encoding="utf-8")
             with self._transaction() as writer:
@@ -59,21 +77,24 @@ class PostgresStore(AbstractStore):
         if version != VERSION:
             raise FileError(f"the database is a store of version {version}; expected {VERSION}. Upgrade.")
 
+    def _connect(self) -> Connection:
+        given: dict[str, Any] = {**CONNECTING, **conninfo_to_dict(self._address)}
+        connection = psycopg.connect(autocommit=True, **given)
+        for name, value in SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, FALSE)", (name, value))
+        if self._read_only:
+            connection.execute("SET default_transaction_read_only = on")
+        return connection
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         try:
-            connection: Connection | None = getattr(self._own, "connection", None)
-            if connection is None or connection.closed or connection.broken:
-                connection = psycopg.connect(self._address, autocommit=True, connect_timeout=5)
-                connection.execute("SET synchronous_commit = on")
-                if self._read_only:
-                    connection.execute("SET default_transaction_read_only = on")
-                self._own.connection = connection
-                self._opened.append(connection)
-            yield connection
+            with self._pool.lend() as connection:
+                yield connection
         except psycopg.errors.UndefinedTable as error:
             raise FileError(f"{self.address} is no store yet; `ilb serve` makes one.") from error
         except psycopg.Error as error:
+            self._pool.clear()  # if the database was away, so it was for all of them
             said = " ".join(str(error).split())[:200]
             raise StoreUnavailableError(f"the database can't be used now: {said}.") from error
 
@@ -88,7 +109,9 @@ class PostgresStore(AbstractStore):
     def append(self, entries: Sequence[Entry]) -> list[bool]:
         counts: Counter[str] = Counter()
         with self._transaction() as writer:
-            fresh = _insert(writer, [entry.event for entry in entries])
+            heads = _heads(writer, {entry.event.person for entry in entries})
+            following = [entry for entry in entries if entry.follows(heads.get(entry.event.person, Head()))]
+            fresh = _insert(writer, [entry.event for entry in following])
             stored = [(entry.event.person, entry.event.number) in fresh for entry in entries]
             written = [entry for entry, new in zip(entries, stored, strict=True) if new]
             for entry in written:
@@ -118,9 +141,19 @@ class PostgresStore(AbstractStore):
             _add_counts(writer, tally(last))
         return len(events)
 
+    def scrub(self) -> bool:
+        try:
+            with self._reading() as connection:
+                connection.execute("SET statement_timeout = 0")
+                connection.execute("VACUUM events, people, states")
+                connection.execute("SELECT set_config('statement_timeout', %s, FALSE)", (SETTINGS["statement_timeout"],))
+        except StoreUnavailableError:
+            return False
+        return True
+
     def heads(self, people: Collection[str]) -> dict[str, Head]:
-        query = "SELECT person, events, decisions, first_at FROM people WHERE person = ANY(%s)"
-        return {person: Head(*head) for person, *head in self._rows(query, (list(people),))}
+        with self._reading() as reader:
+            return _heads(reader, people)
 
     def states(self, people: Collection[str]) -> dict[str, SavedState]:
         query = "SELECT person, events, bandit, state FROM states WHERE person = ANY(%s)"
@@ -130,9 +163,11 @@ class PostgresStore(AbstractStore):
         with self._transaction() as writer:
             return writer.execute("DELETE FROM states").rowcount
 
-    def save_states(self, states: dict[str, SavedState]) -> None:
+    def save_states(self, states: Mapping[str, SavedState], began: Mapping[str, str] | None = None) -> None:
         with self._transaction() as writer:
-            _save(writer, states)
+            heads = _heads(writer, states)
+            known = {person for person, head in heads.items() if began is None or began[person] == head.began}
+            _save(writer, {person: state for person, state in states.items() if person in known})
 
     def events_of(self, person: str, after: int = 0) -> list[Event]:
         query = f"SELECT {COLUMNS} FROM events WHERE person = %s AND number > %s ORDER BY number"
@@ -184,14 +219,21 @@ class PostgresStore(AbstractStore):
             _add_counts(writer, Counter({"checks": 0}))
 
     def close(self) -> None:
-        for connection in self._opened:
-            with suppress(psycopg.Error):
-                connection.close()
-        self._opened.clear()
+        self._pool.close()
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._reading() as reader:
             return reader.execute(query.encode(), values).fetchall()
+
+
+def _close(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        connection.close()
+
+
+def _heads(reader: Connection, people: Collection[str]) -> dict[str, Head]:
+    query = "SELECT person, events, decisions, first_at FROM people WHERE person = ANY(%s)"
+    return {person: Head(*head) for person, *head in reader.execute(query, (list(people),)).fetchall()}
 
 
 def _insert(writer: Connection, events: Sequence[Event]) -> set[tuple[str, int]]:

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from ilb.errors import FileError
 from ilb.files import reason
 from ilb.serve.events import Event, Kind, tally, write_json
+from ilb.serve.store.pool import Pool
 from ilb.serve.store.store import (
     PAGE,
     AbstractStore,
@@ -37,6 +38,9 @@ VERSION = 1
 MANY = 500
 """Values in one query; SQLite takes at least 999."""
 
+PATIENCE = 0.1
+"""Seconds for which an attempt to overwrite what was erased waits for those who read, and who writes waits for it."""
+
 
 class SqliteStore(AbstractStore):
     """Events in a file. One process writes, told from others by a lock beside the file; any number may read."""
@@ -45,41 +49,36 @@ class SqliteStore(AbstractStore):
         self.address = f"sqlite:///{file}"
         self._file = file
         self._read_only = read_only
-        self._readers = threading.local()
-        self._opened: list[sqlite3.Connection] = []
         self._writing = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers = Pool(lambda: _connect(f"file:{_quoted(file)}?mode=ro"), _close)
         self._lock = None if read_only else _claim(file)
         try:
-            self._writer = None if read_only else self._connect_writer()
+            if not read_only:
+                self._connect_writer()
             with self._reading() as reader:
                 _require_version(file, reader)
+            if not read_only:
+                self.scrub()  # a server that was killed may have left something
         except BaseException:
             self.close()
             raise
 
-    def _connect_writer(self) -> sqlite3.Connection:
+    def _connect_writer(self) -> None:
         with _in_words(self._file):
-            writer = self._connect(f"file:{_quoted(self._file)}?mode=rwc")
+            writer = _connect(f"file:{_quoted(self._file)}?mode=rwc")
+            self._writer = writer  # from here on `close` closes it
             writer.execute("PRAGMA journal_mode = WAL")
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
             if writer.execute("PRAGMA user_version").fetchone()[0] == 0:
                 script = Path(__file__).with_name("sqlite-001.sql").read_text(encoding="utf-8")
                 writer.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
-        return writer
-
-    def _connect(self, uri: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
-        self._opened.append(connection)
-        return connection
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the calling thread a connection of its own that can't write."""
-        with _in_words(self._file):
-            reader: sqlite3.Connection | None = getattr(self._readers, "connection", None)
-            if reader is None:
-                reader = self._readers.connection = self._connect(f"file:{_quoted(self._file)}?mode=ro")
+        """Lend a connection that can't write."""
+        with _in_words(self._file), self._readers.lend() as reader:
             yield reader
 
     @contextmanager
@@ -100,8 +99,9 @@ class SqliteStore(AbstractStore):
         stored = []
         counts: Counter[str] = Counter()
         with self._transaction() as writer:
+            heads = _heads(writer, {entry.event.person for entry in entries})
             for entry in entries:
-                fresh = _insert(writer, entry.event)
+                fresh = entry.follows(heads.get(entry.event.person, Head())) and _insert(writer, entry.event)
                 stored.append(fresh)
                 if fresh:
                     counts.update(tally(entry.event))
@@ -126,27 +126,41 @@ class SqliteStore(AbstractStore):
             last = Event(tombstone, len(events) + 1, Kind.ERASURE, at, {"pending": pending, "events": len(events)})
             _insert(writer, last, listed=False)
             _add_counts(writer, tally(last))
-        if self._writer is not None:
-            with suppress(sqlite3.Error):  # the log of changes still holds the old pages until it starts anew
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return len(events)
 
+    def scrub(self) -> bool:
+        # The log of changes holds the old pages until it starts anew, which who still reads them keeps it from. A
+        # connection of its own, and little patience: who writes waits meanwhile.
+        try:
+            connection = _connect(f"file:{_quoted(self._file)}?mode=rw", timeout=PATIENCE)
+            try:
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error:
+            return False
+        return not busy
+
     def heads(self, people: Collection[str]) -> dict[str, Head]:
-        rows = self._for_each("SELECT person, events, decisions, first_at FROM people WHERE person IN", people)
-        return {person: Head(*head) for person, *head in rows}
+        with self._reading() as reader:
+            return _heads(reader, people)
 
     def states(self, people: Collection[str]) -> dict[str, SavedState]:
-        rows = self._for_each("SELECT person, events, bandit, state FROM states WHERE person IN", people)
+        with self._reading() as reader:
+            rows = _for_each(reader, "SELECT person, events, bandit, state FROM states WHERE person IN", people)
         return {person: SavedState(events, bandit, text) for person, events, bandit, text in rows}
 
     def forget_states(self) -> int:
         with self._transaction() as writer:
             return writer.execute("DELETE FROM states").rowcount
 
-    def save_states(self, states: dict[str, SavedState]) -> None:
+    def save_states(self, states: Mapping[str, SavedState], began: Mapping[str, str] | None = None) -> None:
         with self._transaction() as writer:
+            heads = _heads(writer, states)
             for person, state in states.items():
-                _save(writer, person, state)
+                head = heads.get(person)
+                if head is not None and (began is None or began[person] == head.began):
+                    _save(writer, person, state)
 
     def events_of(self, person: str, after: int = 0) -> list[Event]:
         query = f"SELECT {COLUMNS} FROM events WHERE person = ? AND number > ? ORDER BY number"
@@ -155,7 +169,8 @@ class SqliteStore(AbstractStore):
 
     def about(self, decisions: Collection[str]) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {}
-        rows = self._for_each(f"SELECT {COLUMNS} FROM events WHERE decision IN", decisions)
+        with self._reading() as reader:
+            rows = _for_each(reader, f"SELECT {COLUMNS} FROM events WHERE decision IN", decisions)
         for event in sorted((_event(row) for row in rows), key=lambda event: event.position):
             found.setdefault(str(event.decision), []).append(event)
         return found
@@ -201,21 +216,34 @@ class SqliteStore(AbstractStore):
             _add_counts(writer, Counter({"checks": 0}))
 
     def close(self) -> None:
-        for connection in self._opened:
-            with suppress(sqlite3.Error):
-                connection.close()
-        self._opened.clear()
+        self._readers.close()
+        if self._writer is not None:
+            _close(self._writer)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def _for_each(self, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        remaining = iter(values)
-        with self._reading() as reader:
-            while some := list(islice(remaining, MANY)):
-                rows += reader.execute(f"{query} ({_marks(some)})", some).fetchall()
-        return rows
+
+def _connect(uri: str, timeout: float = 10.0) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout)
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):
+        connection.close()
+
+
+def _for_each(reader: sqlite3.Connection, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    remaining = iter(values)
+    while some := list(islice(remaining, MANY)):
+        rows += reader.execute(f"{query} ({_marks(some)})", some).fetchall()
+    return rows
+
+
+def _heads(reader: sqlite3.Connection, people: Iterable[str]) -> dict[str, Head]:
+    rows = _for_each(reader, "SELECT person, events, decisions, first_at FROM people WHERE person IN", people)
+    return {person: Head(*head) for person, *head in rows}
 
 
 def _insert(writer: sqlite3.Connection, event: Event, *, listed: bool = True) -> bool:

@@ -6,12 +6,12 @@ All methods may be called from any thread. What `append` has returned from is on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ilb.errors import IlbError
-from ilb.serve.events import Event, Kind
+from ilb.serve.events import Event, Kind, agrees
 
 PAGE = 2000
 """Events that are read at once when the whole log is gone through."""
@@ -41,10 +41,18 @@ class SavedState(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An event to be appended, and the state that its person has then, where that is known already."""
+    """An event to be appended, and the state that its person has then, where that is known already.
+
+    `began` is that of the head which the event follows; None where it does not matter which.
+    """
 
     event: Event
     state: SavedState | None = None
+    began: str | None = None
+
+    def follows(self, head: Head) -> bool:
+        """Whether this is the next event of a person who has come as far as `head`."""
+        return head.events == self.event.number - 1 and self.began in (None, head.began)
 
 
 class PersonRow(NamedTuple):
@@ -64,18 +72,24 @@ class AbstractStore(ABC):
 
     @abstractmethod
     def append(self, entries: Sequence[Entry]) -> list[bool]:
-        """Write all entries in one transaction, and say of each whether it was written.
+        """Write all entries, each for another person, in one transaction, and say of each whether it was written.
 
-        False: another server has written an event of this number, of this key or of this decision first, and nothing of
-        the entry is stored. Raises `StoreUnavailableError`, and then nothing of any entry is stored.
+        False: the person has not come just as far as the entry says, because another server has written for them first
+        or has erased them, or the key or the decision is there already. Then nothing of the entry is stored. Raises
+        `StoreUnavailableError`, and then nothing of any entry is stored.
         """
 
     @abstractmethod
     def erase(self, person: str, tombstone: str, at: str) -> int:
         """Take label, contexts, rewards, keys and answers out of a person's events; give the number of events left.
 
-        They stay in the log under the label `tombstone`, with what `tally` counts, and an erasure is appended.
+        They stay in the log under the label `tombstone`, with what `tally` counts, and an erasure is appended. `scrub`
+        then sees to what the files still hold.
         """
+
+    @abstractmethod
+    def scrub(self) -> bool:
+        """Overwrite what erasures have left in files; False if somebody still reads it, and it must be tried again."""
 
     @abstractmethod
     def heads(self, people: Collection[str]) -> dict[str, Head]:
@@ -90,8 +104,12 @@ class AbstractStore(ABC):
         """Throw the saved states away; they are computed again when they are needed. Gives their number."""
 
     @abstractmethod
-    def save_states(self, states: dict[str, SavedState]) -> None:
-        """Replace the saved states of these people, unless there is a newer one."""
+    def save_states(self, states: Mapping[str, SavedState], began: Mapping[str, str] | None = None) -> None:
+        """Replace the saved states of these people, unless there is a newer one.
+
+        Of people who are not known, or who began at another moment than `began` says, nothing is saved: they were
+        erased while their states were computed.
+        """
 
     @abstractmethod
     def events_of(self, person: str, after: int = 0) -> list[Event]:
@@ -153,11 +171,11 @@ def _nothing(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_of_decision(body: dict[str, Any]) -> dict[str, Any]:
-    kept = ("number", "mode", "action", "would", "propensity", "fallback", "model", "policy")
-    answer = {name: body["answer"].get(name) for name in kept}
-    if answer["fallback"] is not None:  # its cause may quote a context
-        answer["fallback"] = {"severity": answer["fallback"]["severity"], "cause": "erased"}
-    return {"erased": True, "taken": body.get("taken"), "answer": answer}
+    fallback = body["answer"]["fallback"]
+    if fallback is not None:  # its cause may quote a context
+        fallback = {"severity": fallback["severity"], "cause": "erased"}
+    answer = {"mode": body["answer"]["mode"], "fallback": fallback}
+    return {"erased": True, "agrees": agrees(body), "answer": answer}
 
 
 def _left_of_outcome(body: dict[str, Any]) -> dict[str, Any]:
