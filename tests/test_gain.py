@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from ilb.cli import run as run_the_program
 from ilb.errors import IlbWarning, LogsError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
+from ilb.networks import NoEncoder
 from ilb.offline import training
+from ilb.offline.completion import complete_model
 from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.vae import VAERecipe
 from ilb.offline.fit import fit, fit_again
@@ -27,8 +30,9 @@ from ilb.offline.search import plain_models
 from ilb.online.policy import AbstractPolicy, AbstractRewards, IndependentRewards, choose
 from ilb.online.roster import build_policy
 from ilb.trust.accounts import Account, of_replays
-from ilb.trust.controls import shuffled_rewards
+from ilb.trust.controls import logging_as_target, shuffled_rewards
 from ilb.trust.crossfit import Fold, action_effects, by_person, cross_fit
+from ilb.trust.crossover import recorded_means, recorded_regret, recorded_values
 from ilb.trust.doubly_robust import Matched, lay_out, match
 from ilb.trust.evaluation import GAIN_OVER_DONE, Evaluation
 from ilb.trust.expectations import Expectations, expect
@@ -93,7 +97,7 @@ def replayed_value(actions: list[int], rounds: int) -> tuple[Account, float]:
     known = Expectations(
         np.tile(CHANCES, (logs.instances, 1)), np.full((logs.instances, 2), 1e-6), np.full(2, 1e-3), half
     )
-    people = queue_up(logs, None, known, rounds, np.zeros(logs.rows))
+    people = queue_up(logs, None, known, rounds)
     account = of_replays([replay(jr.key(0), WinStay(), None, people)], rounds)
     return account, float(probability @ account.paid)
 
@@ -110,6 +114,73 @@ def test_expectations_stand_in_where_a_queue_is_empty() -> None:
     account, value = replayed_value([0, 1], 2)
     np.testing.assert_allclose(np.sort(account.missing), [0, 0, 0.5, 0.5])
     np.testing.assert_allclose(value, true_value(2), rtol=1e-5)
+
+
+def test_the_next_reward_of_a_dropped_action_is_as_good_as_any() -> None:
+    """Whoever logs stays after a good reward and drops an action for good after a bad one: all rewards have mean 0."""
+    rng = np.random.default_rng(0)
+    reward, action = rng.normal(size=(4000, 6)), np.zeros((4000, 6), int)
+    for now in range(1, 6):
+        action[:, now] = action[:, now - 1] + ((reward[:, now - 1] < 0) & (action[:, now - 1] < 3))
+    logs = Logs.from_arrays(np.zeros((4000, 6, 0)), action, reward, actions=4)
+    shape = (logs.instances, 4)
+    known = Expectations(np.zeros(shape), np.ones(shape), np.ones(4), np.full(shape, 0.25))
+    people = queue_up(logs, None, known, 6)
+    drawn_at_random = [queue[: starts[1]].mean() for queue, starts in zip(people.queue, people.starts, strict=True)]
+    assert np.mean(drawn_at_random) < -0.25
+    for action_taken in range(3):
+        tried = np.flatnonzero(people.starts[:, action_taken + 1] > people.starts[:, action_taken])
+        first = people.queue[tried, people.starts[tried, action_taken]]
+        assert abs(first.mean()) < 4 / np.sqrt(len(first))
+
+
+def growing(seed: int, *, clocked: bool) -> list[Fold]:
+    """Rewards of 60 people grow with time, by 3 in 20 rows; both actions are the same, and models know the time."""
+    rng = np.random.default_rng(seed)
+    time = np.tile(np.arange(20.0), (60, 1))
+    reward = 3 * time / 20 + rng.normal(size=(60, 1)) + 0.5 * rng.normal(size=(60, 20))
+    logs = Logs.from_arrays(np.zeros((60, 20, 0)), rng.integers(2, size=(60, 20)), reward, actions=2, time=time)
+    kind = PersonRewardRecipe(hidden=1, same_level=True, moment="linear" if clocked else "none")
+    model = complete_model(NoEncoder(), logs.with_clock() if clocked else logs, reward=kind)
+    return [Fold.of(logs, np.arange(part, 60, 2), model) for part in range(2)]
+
+
+@pytest.fixture(scope="module")
+def clocked() -> list[Fold]:
+    return growing(0, clocked=True)
+
+
+def test_nothing_is_gained_or_lost_by_the_time_at_which_decisions_are_made(clocked: list[Fold]) -> None:
+    """A policy meets the first contexts of people, in which rewards are lower: so does what it is compared with."""
+    said = evaluate_fitted(clocked, policy="Calibrated", horizon=4)
+    assert said.horizon.rounds >= 2
+    for line in said.lines:
+        if line.quantity.startswith("gain"):
+            assert abs(line.figure.value) < 0.25, line  # over all contexts it would be -1.2
+            assert line.figure.value == pytest.approx(0, abs=4 * line.figure.standard_error)
+    assert [control.passed for control in said.controls] == [True, True, True]
+
+
+def test_regret_in_a_crossover_counts_the_moment_on_both_sides(clocked: list[Fold]) -> None:
+    """Both actions are the same, so regret is what the noise of recorded means makes of it, whatever the time."""
+    policies = [build_policy(fold.ingredients, "Calibrated") for fold in clocked]
+    table = np.concatenate([recorded_means(fold) for fold in clocked])
+    noise = np.abs(table[:, 0] - table[:, 1]).mean()
+    assert noise < 0.25  # 0.5 times sqrt(2 / 10) times 0.8 is 0.18
+    assert recorded_regret(clocked, policies, 4, seed=0).mean() < noise
+    values = recorded_values(clocked[0], 4)
+    np.testing.assert_allclose(values[:, 3] - values[:, 0], 9 / 20, atol=0.06)
+
+
+def test_rewards_that_change_with_time_unknown_to_the_model_fail_the_control_of_what_was_done() -> None:
+    folds = growing(1, clocked=False)
+    assert not logging_as_target(folds, 4, Resampling(60, 0), 0).passed
+    flat = [replace(fold, logs=_without_time(fold.logs)) for fold in folds]
+    assert logging_as_target(flat, 4, Resampling(60, 0), 0).passed
+
+
+def _without_time(logs: Logs) -> Logs:
+    return replace(logs, reward=(logs.reward - 3 * logs.time / 20).astype(np.float32))
 
 
 def every_row(chances: list[float], rows: int) -> tuple[Logs, Float[np.ndarray, " people"]]:
@@ -227,7 +298,7 @@ def test_wrong_expectations_are_corrected_by_how_wrong_they_are_seen_to_be() -> 
 def test_replays_of_a_person_do_not_depend_on_who_else_is_there() -> None:
     logs, _ = every_history([0, 1, 0, 1])
     known = Expectations(np.zeros((16, 2)), np.ones((16, 2)), np.ones(2), np.full((16, 2), 0.5))
-    people = queue_up(logs, None, known, 3, np.zeros(logs.rows))
+    people = queue_up(logs, None, known, 3)
     whole = replay(jr.key(0), WinStay(), None, people)
     alone = replay(jr.key(0), WinStay(), None, type(people)(*(part[5:8] for part in people)))
     np.testing.assert_array_equal(whole.reward[5:8], alone.reward)
@@ -319,9 +390,12 @@ def test_a_replay_that_peeks_fails_the_control_of_shuffled_rewards(
 ) -> None:
     """Queues with the best reward first are what a policy can't have: the gain from nothing is noticed."""
 
-    def peek(logs: Logs, moment: Any, expectations: Expectations, horizon: int, luck: np.ndarray) -> Person:
-        del luck
-        return queue_up(logs, moment, expectations, horizon, -logs.reward.astype(np.float64))
+    def peek(logs: Logs, moment: Any, expectations: Expectations, horizon: int) -> Person:
+        person = queue_up(logs, moment, expectations, horizon)
+        for queue, starts in zip(person.queue, person.starts, strict=True):
+            for first, last in itertools.pairwise(starts):
+                queue[first:last] = np.sort(queue[first:last])[::-1]
+        return person
 
     monkeypatch.setattr("ilb.trust.accounts.queue_up", peek)
     policies = [build_policy(fold.ingredients, "Calibrated") for fold in folds]

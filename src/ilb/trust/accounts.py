@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+from ilb.logs import Logs
+from ilb.models.moments import AbstractMoment
+from ilb.offline.ahead import moment_effects
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import ROSTER, Builder, build_policy
 from ilb.streams import Stream
 from ilb.trust.crossfit import Fold, by_person, cell_sums
-from ilb.trust.replay import LEAST_CHANCE, Replayed, queue_up, replay
+from ilb.trust.replay import LEAST_CHANCE, Replayed, first_rows, queue_up, replay
 
 REPEATS = 4
-"""Orders of the queues that are played and averaged: less noise than one, for as many times the work."""
+"""Plays that are averaged: policies may draw what they do, and rewards are imagined where none is left."""
 
 
 class Account(NamedTuple):
@@ -55,31 +59,44 @@ def of_replays(replays: Sequence[Replayed], rounds: int) -> Account:
     return Account(*(np.mean(columns, axis=0) for columns in zip(*parts, strict=True)))
 
 
-def what_was_done(folds: Sequence[Fold]) -> Account:
-    """Give everybody's mean logged reward."""
+def what_was_done(folds: Sequence[Fold], rounds: int | None = None) -> Account:
+    """Give everybody's mean logged reward, as it would have been in the contexts of their first rounds.
+
+    These are the contexts that a policy meets in so many rounds: what the moment adds there, to the actions that were
+    taken there, is counted on both sides. Without `rounds`, or without a moment, it is the mean of what was logged.
+    """
     parts = []
     for fold in folds:
-        pulls, sums = cell_sums(fold.logs)
-        parts.append(sums.sum(axis=1) / pulls.sum(axis=1))
+        moment = None if rounds is None else fold.expecting.moment
+        pulls, sums = cell_sums(fold.logs, moment)
+        added = moment_effects(moment, fold.logs)[first_rows(fold.logs, rounds or 1)].mean(axis=1)
+        parts.append(sums.sum(axis=1) / pulls.sum(axis=1) + added)
     done = by_person(folds, parts)
     return Account(done, np.zeros_like(done), np.zeros_like(done), np.ones_like(done))
 
 
-def best_single(folds: Sequence[Fold]) -> Account:
-    """Give everybody's mean reward of the action that is best for the people of other folds."""
+def best_single(folds: Sequence[Fold], rounds: int) -> Account:
+    """Give everybody's mean reward of the action that is best for the people of other folds, in the same contexts."""
     parts: list[list[np.ndarray]] = [[], [], [], []]
     for fold in folds:
-        pulls, sums = (cells[:, fold.best_action] for cells in cell_sums(fold.logs))
-        expected, leverage = (
-            part[:, fold.best_action] for part in (fold.expectations.mean, fold.expectations.leverage)
-        )
+        moment, action = fold.expecting.moment, fold.best_action
+        cells = cell_sums(fold.logs, moment)
+        pulls, sums = (part[:, action] for part in cells)
+        expected, leverage = (part[:, action] for part in (fold.expectations.mean, fold.expectations.leverage))
         mean, seen = sums / np.maximum(pulls, 1), pulls > 0
-        never = (1 - fold.expectations.shares[:, fold.best_action]) ** cell_sums(fold.logs)[0].sum(axis=1)
+        never = (1 - fold.expectations.shares[:, action]) ** cells[0].sum(axis=1)
         weight = seen * never / np.maximum(1 - never, LEAST_CHANCE)
-        figures = (np.where(seen, mean, expected), 1.0 - seen, weight * (mean - expected) / (1 - leverage), weight)
+        added = effects_of(moment, fold.logs, action)[first_rows(fold.logs, rounds)].mean(axis=1)
+        paid = np.where(seen, mean, expected) + added
+        figures = (paid, 1.0 - seen, weight * (mean - expected) / (1 - leverage), weight)
         for column, figure in zip(parts, figures, strict=True):
             column.append(figure)
     return Account(*(by_person(folds, column) for column in parts))
+
+
+def effects_of(moment: AbstractMoment | None, logs: Logs, action: int) -> Float[np.ndarray, " rows"]:
+    """Give what the moment would have added to the reward of this action in each row."""
+    return moment_effects(moment, replace(logs, action=np.full_like(logs.action, action)))
 
 
 def play_everyone(
@@ -91,7 +108,7 @@ def play_everyone(
     repeats: int = REPEATS,
     roster: Mapping[str, Builder] = ROSTER,
 ) -> list[Replayed]:
-    """Let a policy of the roster play everybody, with the model that has not seen them, in several orders of queues."""
+    """Let a policy of the roster play everybody, with the model that has not seen them, several times."""
     policies = [build_policy(fold.ingredients, name, roster) for fold in folds]
     return [play_once(folds, policies, horizon, seed=seed, number=number) for number in range(repeats)]
 
@@ -99,13 +116,12 @@ def play_everyone(
 def play_once(
     folds: Sequence[Fold], policies: Sequence[AbstractPolicy], horizon: int, *, seed: int, number: int = 0
 ) -> Replayed:
-    """Play everybody once; the number of the replay tells its order of queues from others'."""
+    """Play everybody once; the number of the replay tells its draws from others'."""
     parts = []
     for place, (fold, policy) in enumerate(zip(folds, policies, strict=True)):
-        luck = np.random.default_rng([seed, 2, number, place]).random(fold.logs.rows)
-        people = queue_up(fold.logs, fold.model.moment, fold.expectations, horizon, luck)
+        people = queue_up(fold.logs, fold.expecting.moment, fold.expectations, horizon)
         key = jr.fold_in(jr.fold_in(Stream.PLAYING.key(seed), number), place)
-        parts.append(replay(key, policy, fold.model.moment, people))
+        parts.append(replay(key, policy, fold.expecting.moment, people))
     return Replayed(*(by_person(folds, column) for column in zip(*parts, strict=True)))
 
 

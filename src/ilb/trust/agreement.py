@@ -75,14 +75,18 @@ class Weighed(NamedTuple):
         enough = np.flatnonzero(matched.reached >= LEAST_FOLLOWED)
         return cls(matched, expected, min(int(enough[-1]) + 1, followed), source)
 
-    def lines(self, queue: Account, done: Account, resampling: Resampling) -> tuple[Line, ...]:
-        """Give the gain over what was done, by both estimators over the same decisions, and their difference."""
+    def lines(self, queue: Account, done: Account, logged: Account, resampling: Resampling) -> tuple[Line, ...]:
+        """Give the gain over what was done, by both estimators over the same decisions, and their difference.
+
+        Queues are played in the contexts of the first rounds, and `done` is of these; rows that match come with
+        contexts of any time, and so does what was `logged`.
+        """
         matched = self.matched
         if matched is None:
             return ()
 
         def doubly(counts: np.ndarray) -> np.ndarray:
-            return np.asarray(matched.value(counts, self.expected, self.rounds) - done.value(counts))
+            return np.asarray(matched.value(counts, self.expected, self.rounds) - logged.value(counts))
 
         by_queue = difference(queue.value, done.value)
         figures = {

@@ -16,6 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ilb.models.moments import AbstractMoment
 from ilb.offline.ahead import moment_effects
 from ilb.online.evidence import Evidence
 from ilb.online.latent import CalibratedBelief
@@ -25,19 +26,21 @@ from ilb.trust.accounts import of_replays, play_once, what_was_done
 from ilb.trust.crossfit import Fold, by_person, cell_sums
 from ilb.trust.evaluation import Control
 from ilb.trust.expectations import expect, gather
-from ilb.trust.replay import Replayed, queue_up, replay
-from ilb.trust.resampling import Resampling, Statistic, difference
+from ilb.trust.replay import Replayed, first_rows, queue_up, replay
+from ilb.trust.resampling import Resampling, Statistic, difference, mean_of
 from ilb.types import Allowed, Choice, Context, Step, Values
 
 WORLDS, LEAST_HELD = 10, 8
-"""Simulated worlds, and how many must be covered: fewer would be in one run of a thousand if intervals were right."""
+"""Simulated worlds, and how many must be covered: fewer would be in one run of ninety if intervals were right."""
 
 ERRORS = 3.0
 """Standard errors that a number may be away from what it must be."""
 
 
 class AsLogged(AbstractPolicy):
-    """Take actions as often as they were taken with this person: contexts are the logarithms of the shares."""
+    """Take the actions that were taken: behind the columns of a context stands a one for the action, among zeros."""
+
+    width: int = eqx.field(static=True)
 
     def init(self) -> tuple[()]:
         return ()
@@ -45,7 +48,8 @@ class AsLogged(AbstractPolicy):
     def decide(
         self, key: PRNGKeyArray, state: tuple[()], context: Context, allowed: Allowed
     ) -> tuple[tuple[()], Choice]:
-        return state, choose(context + jr.gumbel(key, context.shape), allowed)
+        del key
+        return state, choose(context[self.width :], allowed)
 
     def learn(self, state: tuple[()], step: Step) -> tuple[()]:
         del step
@@ -53,11 +57,21 @@ class AsLogged(AbstractPolicy):
 
     def rewards(self, state: tuple[()], context: Context) -> AbstractRewards:
         del state
-        return IndependentRewards(jnp.zeros_like(context), jnp.ones_like(context))
+        return IndependentRewards(context[self.width :], jnp.ones_like(context[self.width :]))
 
     def propensities(self, key: PRNGKeyArray, state: tuple[()], context: Context, allowed: Allowed) -> Values:
         del key, state
-        return jax.nn.softmax(jnp.where(allowed, context, -jnp.inf))
+        return jax.nn.one_hot(choose(context[self.width :], allowed).action, len(allowed))
+
+
+class _OfColumns(AbstractMoment):
+    """A moment that does not see what stands behind the columns of a context."""
+
+    moment: AbstractMoment
+    width: int = eqx.field(static=True)
+
+    def __call__(self, context: Float[Array, " d"]) -> Float[Array, " K"]:
+        return self.moment(context[: self.width])
 
 
 def run_controls(
@@ -77,19 +91,27 @@ def run_controls(
 
 
 def logging_as_target(folds: Sequence[Fold], rounds: int, resampling: Resampling, seed: int) -> Control:
-    """Replay the habits of whoever logged."""
-    parts = []
+    """Replay what was done in the first rounds.
+
+    Who logs may have learned, and have done other things later: as much as other actions let expect is taken off. What
+    is left is not zero if the first rewards of a person are unlike later ones.
+    """
+    parts, changed = [], []
     for place, fold in enumerate(folds):
-        pulls, _ = cell_sums(fold.logs)
-        shares = np.log(np.maximum(pulls / pulls.sum(axis=1, keepdims=True), 1e-30)).astype(np.float32)
-        luck = np.random.default_rng([seed, 4, place]).random(fold.logs.rows)
-        people = queue_up(fold.logs, None, fold.expectations, rounds, luck)
-        people = people._replace(contexts=np.repeat(shares[:, None], rounds, axis=1))
-        parts.append(replay(jr.fold_in(Stream.PLAYING.key(seed), place), AsLogged(), None, people))
+        logs, moment, expected = fold.logs, fold.expecting.moment, fold.expectations.mean
+        taken = logs.action[first_rows(logs, rounds)]
+        people = queue_up(logs, moment, fold.expectations, rounds)
+        shown = np.concatenate([people.contexts, np.eye(logs.actions, dtype=np.float32)[taken]], axis=2)
+        seen = None if moment is None else _OfColumns(moment, logs.width)
+        key = jr.fold_in(Stream.PLAYING.key(seed), place)
+        parts.append(replay(key, AsLogged(logs.width), seen, people._replace(contexts=shown)))
+        pulls, _ = cell_sums(logs)
+        usual = (pulls * expected).sum(axis=1) / pulls.sum(axis=1)
+        changed.append(np.take_along_axis(expected, taken.astype(np.int64), axis=1).mean(axis=1) - usual)
     account = of_replays([_joined(folds, parts)], rounds)
-    return _must_be_zero(
-        "what was done, replayed, less what was done", difference(account.value, what_was_done(folds).value), resampling
-    )
+    gain = difference(account.value, what_was_done(folds, rounds).value)
+    other_actions = mean_of(by_person(folds, changed))
+    return _must_be_zero("what was done, replayed, less what was done", difference(gain, other_actions), resampling)
 
 
 def shuffled_rewards(
@@ -100,15 +122,18 @@ def shuffled_rewards(
     resampling: Resampling,
     seed: int,
 ) -> Control:
-    """Deal the rewards out anew among all rows: no action is better than another for anybody."""
+    """Deal the rewards out anew among all rows: no action is better than another for anybody, at any moment.
+
+    What the moment added to them is taken off before, and nothing is added after.
+    """
     dealt = []
     for place, fold in enumerate(folds):
-        reward = fold.logs.reward.copy()
+        reward = (fold.logs.reward - moment_effects(fold.expecting.moment, fold.logs)).astype(np.float32)
         rows = np.flatnonzero(fold.logs.rewarded)
         reward[rows] = np.random.default_rng([seed, 5, place]).permutation(reward[rows])
-        dealt.append(_with_rewards(fold, reward))
+        dealt.append(_with_rewards(replace(fold, expecting=replace(fold.expecting, moment=None)), reward))
     account = of_replays([play_once(dealt, policies, played, seed=seed)], rounds)
-    gain = difference(account.value, what_was_done(dealt).value)
+    gain = difference(account.value, what_was_done(dealt, rounds).value)
     return _must_be_zero("gain where rewards were shuffled", gain, resampling)
 
 
@@ -131,15 +156,17 @@ def simulated_worlds(
             rng = np.random.default_rng([seed, 6, number, place])
             noise = rng.normal(size=fold.logs.rows) * np.sqrt(fold.expectations.noise_variance)[fold.logs.action]
             moments = moment_effects(fold.expecting.moment, fold.logs)
-            expected = means[fold.logs.instance, fold.logs.action] + moments
-            world = _with_rewards(fold, np.where(fold.logs.rewarded, expected + noise, np.nan).astype(np.float32))
+            reward = means[fold.logs.instance, fold.logs.action] + moments + noise
+            world = _with_rewards(fold, np.where(fold.logs.rewarded, reward, np.nan).astype(np.float32))
             drawn.append(world)
             true_policy.append(_play_true(world, policy, means, played, key_play)[:, :rounds].mean(axis=1))
-            weights = fold.logs.rewarded / np.bincount(fold.logs.instance, fold.logs.rewarded)[fold.logs.instance]
-            true_done.append(np.bincount(fold.logs.instance, np.where(fold.logs.rewarded, expected, 0.0) * weights))
+            pulls, _ = cell_sums(fold.logs)
+            # In the contexts that the policy meets, on both sides.
+            added = moments[first_rows(fold.logs, rounds)].mean(axis=1)
+            true_done.append((pulls * means).sum(axis=1) / pulls.sum(axis=1) + added)
         truths.append(float(np.mean(np.concatenate(true_policy) - np.concatenate(true_done))))
         account = of_replays([play_once(drawn, policies, played, seed=seed, number=number)], rounds)
-        figures.append(resampling.estimate(difference(account.value, what_was_done(drawn).value)))
+        figures.append(resampling.estimate(difference(account.value, what_was_done(drawn, rounds).value)))
     truth = float(np.mean(truths))
     held = sum(figure.holds(truth) for figure in figures)
     off = float(np.mean([figure.value for figure in figures])) - truth
@@ -182,10 +209,10 @@ def _play_true(
     fold: Fold, policy: AbstractPolicy, means: Float[np.ndarray, "I K"], played: int, key: PRNGKeyArray
 ) -> Float[np.ndarray, "I H"]:
     """Play with queues that are empty and expectations that are true: every reward is drawn, and its mean is kept."""
-    people = queue_up(fold.logs, fold.model.moment, fold.expectations, played, np.zeros(fold.logs.rows))
+    people = queue_up(fold.logs, fold.expecting.moment, fold.expectations, played)
     people = people._replace(
         starts=np.zeros_like(people.starts),
         expected=means.astype(np.float32),
         expected_std=np.zeros_like(people.expected_std),
     )
-    return replay(key, policy, fold.model.moment, people).reward
+    return replay(key, policy, fold.expecting.moment, people).reward

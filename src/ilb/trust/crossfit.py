@@ -13,6 +13,8 @@ from ilb.errors import IlbWarning, LogsError
 from ilb.logs import Logs
 from ilb.models.baselines import Ingredients
 from ilb.models.latent import LatentModel, LinearReward
+from ilb.models.moments import AbstractMoment
+from ilb.offline.ahead import moment_effects
 from ilb.offline.baselines import prepare_ingredients
 from ilb.offline.fit import require_whole
 from ilb.offline.search import plain_models
@@ -121,12 +123,15 @@ def action_effects(logs: Logs) -> Float[np.ndarray, " K"]:
     return np.asarray(np.linalg.pinv(normal) @ moment)
 
 
-def cell_sums(logs: Logs) -> tuple[Float[np.ndarray, "I K"], Float[np.ndarray, "I K"]]:
-    """Count the rewards of each person and action, and add them up."""
+def cell_sums(
+    logs: Logs, moment: AbstractMoment | None = None
+) -> tuple[Float[np.ndarray, "I K"], Float[np.ndarray, "I K"]]:
+    """Count the rewards of each person and action, and add them up, less what the moment added to them."""
     rows = np.flatnonzero(logs.rewarded)
+    lasting = logs.reward[rows] - moment_effects(moment, logs)[rows]
     cell = logs.instance[rows].astype(np.int64) * logs.actions + logs.action[rows]
     shape = (logs.instances, logs.actions)
-    pulls, sums = (np.bincount(cell, weights, shape[0] * shape[1]) for weights in (None, logs.reward[rows]))
+    pulls, sums = (np.bincount(cell, weights, shape[0] * shape[1]) for weights in (None, lasting))
     return pulls.reshape(shape).astype(np.float64), sums.reshape(shape).astype(np.float64)
 
 

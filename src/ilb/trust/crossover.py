@@ -10,8 +10,9 @@ from jaxtyping import Float
 
 from ilb.online.policy import AbstractPolicy
 from ilb.streams import Stream
+from ilb.trust.accounts import effects_of
 from ilb.trust.crossfit import Fold, by_person, cell_sums
-from ilb.trust.replay import queue_up, replay
+from ilb.trust.replay import first_rows, queue_up, replay
 
 
 def is_complete(folds: Sequence[Fold]) -> bool:
@@ -22,14 +23,14 @@ def is_complete(folds: Sequence[Fold]) -> bool:
 def recorded_regret(
     folds: Sequence[Fold], policies: Sequence[AbstractPolicy], rounds: int, *, seed: int
 ) -> Float[np.ndarray, " people"]:
-    """Give everybody's mean regret of a decision, against the action with the best recorded mean.
+    """Give everybody's mean regret of a decision, against the action with the best recorded mean at that moment.
 
-    An action brings what was recorded of it for this person, however often it is taken.
+    An action brings what was recorded of it for this person, however often it is taken, and what the moment adds.
     """
     parts = []
     for place, (fold, policy) in enumerate(zip(folds, policies, strict=True)):
-        table = recorded_means(fold)
-        people = queue_up(fold.logs, None, fold.expectations, rounds, np.zeros(fold.logs.rows))
+        moment, table, values = fold.expecting.moment, recorded_means(fold), recorded_values(fold, rounds)
+        people = queue_up(fold.logs, moment, fold.expectations, rounds)
         # With empty queues an action brings what is expected of it, here without any doubt or noise.
         people = people._replace(
             starts=np.zeros_like(people.starts),
@@ -37,21 +38,29 @@ def recorded_regret(
             expected_std=np.zeros_like(people.expected_std),
             noise_std=np.full_like(people.noise_std, 1e-12),
         )
-        played = replay(jr.fold_in(Stream.PLAYING.key(seed), place), policy, None, people)
-        taken = np.take_along_axis(table, played.action, axis=1)
-        parts.append((table.max(axis=1, keepdims=True) - taken).mean(axis=1))
+        played = replay(jr.fold_in(Stream.PLAYING.key(seed), place), policy, moment, people)
+        taken = np.take_along_axis(values, played.action[..., None].astype(np.int64), axis=2)[..., 0]
+        parts.append((values.max(axis=2) - taken).mean(axis=1))
     return by_person(folds, parts)
 
 
-def regret_of_single(folds: Sequence[Fold]) -> Float[np.ndarray, " people"]:
+def regret_of_single(folds: Sequence[Fold], rounds: int) -> Float[np.ndarray, " people"]:
     """Give the regret of the action that is best for the people of other folds."""
-    tables = [recorded_means(fold) for fold in folds]
-    return by_person(
-        folds, [table.max(axis=1) - table[:, fold.best_action] for fold, table in zip(folds, tables, strict=True)]
-    )
+    parts = []
+    for fold in folds:
+        values = recorded_values(fold, rounds)
+        parts.append((values.max(axis=2) - values[:, :, fold.best_action]).mean(axis=1))
+    return by_person(folds, parts)
 
 
 def recorded_means(fold: Fold) -> Float[np.ndarray, "people K"]:
-    """Give the mean reward of each person and action."""
-    pulls, sums = cell_sums(fold.logs)
+    """Give the mean reward of each person and action, less what the moment added."""
+    pulls, sums = cell_sums(fold.logs, fold.expecting.moment)
     return np.asarray(sums / pulls)
+
+
+def recorded_values(fold: Fold, rounds: int) -> Float[np.ndarray, "people H K"]:
+    """Give the mean reward of each person and action as it would be in each of their first contexts."""
+    rows = first_rows(fold.logs, rounds)
+    added = [effects_of(fold.expecting.moment, fold.logs, action)[rows] for action in range(fold.logs.actions)]
+    return np.asarray(recorded_means(fold)[:, None, :] + np.stack(added, axis=2))

@@ -142,11 +142,16 @@ def estimate_gain(
     resampling = Resampling(people, seed)
     policies = [build_policy(fold.ingredients, policy) for fold in folds]
     accounts = {name: of_replays(replays[name], reached.rounds) for name in names}
-    accounts |= {DONE: what_was_done(folds), SINGLE: best_single(folds)}
+    accounts |= {DONE: what_was_done(folds, reached.rounds), SINGLE: best_single(folds, reached.rounds)}
     lines = _queue_lines(policy, accounts, reached.rounds, resampling)
     propensities = [estimate(fold.logs) for fold in folds] if propensities is None else propensities
     weighed = Weighed.of(folds, policies, propensities, replays[policy], reached.rounds, seed)
-    second = weighed.lines(of_replays(replays[policy], weighed.rounds), accounts[DONE], resampling)
+    second = weighed.lines(
+        of_replays(replays[policy], weighed.rounds),
+        what_was_done(folds, weighed.rounds),
+        what_was_done(folds),
+        resampling,
+    )
     exact = _regrets(policy, folds, policies, reached.rounds, resampling, seed)
     hidden = bound_gain(
         lines[0].figure, replays[policy], reached.rounds, Surprises.of(folds, propensities), folds[0].logs.actions
@@ -174,7 +179,7 @@ def _regrets(
     """Give regrets where everybody has tried every action."""
     if not is_complete(folds):
         return ()
-    regrets = {policy: recorded_regret(folds, policies, rounds, seed=seed), SINGLE: regret_of_single(folds)}
+    regrets = {policy: recorded_regret(folds, policies, rounds, seed=seed), SINGLE: regret_of_single(folds, rounds)}
     return tuple(
         Line(f"regret of {name}", CROSSOVER, rounds, resampling.estimate(mean_of(values)))
         for name, values in regrets.items()

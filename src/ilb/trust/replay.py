@@ -1,8 +1,10 @@
 """Queue replay: a policy plays people of the logs, and what it chooses is paid from their own logged rewards.
 
-For each person and action there is a queue of that person's logged rewards. No action changes what comes later, and
-rewards of one person and action are exchangeable, so the next one in the queue is what the choice would have brought
-(Mandel et al., AAAI 2016). Where a queue is empty, what is expected of this person and action stands in, the round is
+For each person and action there is a queue of that person's logged rewards, in the order of the logs. No action changes
+what comes later, and rewards of one person and action are alike over time, so the next one in the queue is what the
+choice would have brought (Mandel et al., AAAI 2016). The order matters where whoever logged reacted to rewards: a drug
+that was dropped after a bad one has a bad one among few, but the first of them was as good as any, and each next one
+was fresh when it came. Where a queue is empty, what is expected of this person and action stands in, the round is
 marked as not observed, and the play goes on.
 """
 
@@ -40,8 +42,9 @@ LEAST_CHANCE = 0.05
 class Person(NamedTuple):
     """What is known of one person, or of many, with one more axis in front.
 
-    `queue` holds the logged rewards, less what the moment added to them, sorted by action: those of action a are at
-    `starts[a]` to `starts[a + 1]`. `contexts` are those of the first rounds; a person with fewer meets them again.
+    `queue` holds the logged rewards, less what the moment added to them, sorted by action and time: those of action a
+    are at `starts[a]` to `starts[a + 1]`. `contexts` are those of the first rounds; a person with fewer meets them
+    again.
     """
 
     number: Int[Numbers, "*people"]
@@ -68,27 +71,31 @@ class Replayed(NamedTuple):
     rarity: Float[np.ndarray, "people H"]
 
 
-def queue_up(
-    logs: Logs,
-    moment: AbstractMoment | None,
-    expectations: Expectations,
-    horizon: int,
-    luck: Float[np.ndarray, " N"],
-) -> Person:
-    """Put everybody's rewards into queues, those of rows with the least `luck` first.
+def first_rows(logs: Logs, horizon: int) -> Int[np.ndarray, "people H"]:
+    """Give the first rows of each person that have a reward; of whom has fewer, the same again.
 
-    With luck at random, all of a history is equally likely to be met early. Rows without action or reward are no
-    rounds, and no more than `horizon` rewards of a queue can ever be taken.
+    >>> logs = Logs.from_arrays(np.zeros((2, 3, 0)), np.zeros((2, 3)), [[1.0, np.nan, 2.0], [3.0, 4.0, 5.0]])
+    >>> first_rows(logs, 3).tolist()
+    [[0, 2, 0], [3, 4, 5]]
+    """
+    rows = np.flatnonzero(logs.rewarded)
+    rounds = np.bincount(logs.instance[rows], minlength=logs.instances)
+    place = np.arange(horizon)[None, :] % np.maximum(rounds, 1)[:, None] + (np.cumsum(rounds) - rounds)[:, None]
+    return np.asarray(rows[np.minimum(place, len(rows) - 1)])
+
+
+def queue_up(logs: Logs, moment: AbstractMoment | None, expectations: Expectations, horizon: int) -> Person:
+    """Put everybody's rewards into queues, the earliest first.
+
+    Rows without action or reward are no rounds, and no more than `horizon` rewards of a queue can ever be taken.
     """
     rows = np.flatnonzero(logs.rewarded)
     person, action = logs.instance[rows].astype(np.int64), logs.action[rows].astype(np.int64)
     lasting = logs.reward[rows].astype(np.float64) - moment_effects(moment, logs)[rows]
     rounds = np.bincount(person, minlength=logs.instances)
-    first = np.concatenate([[0], np.cumsum(rounds)])
-    early = np.minimum(np.arange(horizon)[None, :] % np.maximum(rounds, 1)[:, None] + first[:-1, None], len(rows) - 1)
 
     cell = person * logs.actions + action
-    order = np.lexsort((luck[rows], cell))
+    order = np.argsort(cell, kind="stable")
     counts = np.bincount(cell, minlength=logs.instances * logs.actions)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = order[place < horizon]
@@ -100,7 +107,7 @@ def queue_up(
     return Person(
         number=np.arange(logs.instances, dtype=np.int32),
         rounds=rounds.astype(np.int32),
-        contexts=logs.context[rows[early]],
+        contexts=logs.context[first_rows(logs, horizon)],
         queue=queue,
         starts=starts.astype(np.int32),
         expected=expectations.mean.astype(np.float32),
