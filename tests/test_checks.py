@@ -158,8 +158,10 @@ def test_logs_that_were_read_with_other_scales_are_refused(clean: HeldOut) -> No
 # Statistics, a second time
 
 
-def test_a_belief_after_some_rows_is_what_predictions_one_step_ahead_rest_on(clean_logs: Logs) -> None:
+@pytest.mark.parametrize("memory", [1.0, 0.7])
+def test_a_belief_after_some_rows_is_what_predictions_one_step_ahead_rest_on(clean_logs: Logs, memory: float) -> None:
     model = fit(clean_logs, latent_dim=1, recipe=PlainContexts(), reward=PersonRewardRecipe(hidden=1))
+    model = model.with_memory(memory)
     ahead = predict_ahead(model, clean_logs)
     for time in (0, 3, 15):
         belief = believe(model, clean_logs, clean_logs.time <= time, clean_logs.time < time)

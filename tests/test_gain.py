@@ -27,6 +27,7 @@ from ilb.offline.fit import fit, fit_again
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.search import plain_models
+from ilb.online.latent import CalibratedBelief
 from ilb.online.policy import AbstractPolicy, AbstractRewards, IndependentRewards, choose
 from ilb.online.roster import build_policy
 from ilb.trust.accounts import Account, of_replays
@@ -36,7 +37,7 @@ from ilb.trust.crossover import recorded_means, recorded_regret, recorded_values
 from ilb.trust.doubly_robust import Matched, lay_out, match
 from ilb.trust.evaluation import GAIN_OVER_DONE, Evaluation
 from ilb.trust.expectations import Expectations, expect
-from ilb.trust.gain import BANDIT, evaluate, evaluate_fitted
+from ilb.trust.gain import BANDIT, estimate_gain, evaluate, evaluate_fitted
 from ilb.trust.propensities import estimate, person_shares, take_out
 from ilb.trust.replay import Person, queue_up, replay
 from ilb.trust.resampling import Resampling, difference, mean_of
@@ -315,6 +316,26 @@ def test_a_surprise_is_the_error_of_what_the_other_rewards_say(small_model: Late
     all_in = expect(small_model, logs)
     leverage = all_in.std[0, 2] ** 2 / all_in.noise_variance[2]
     np.testing.assert_allclose((logs.reward[row] - all_in.mean[0, 2]) / (1 - leverage), left_out, rtol=2e-3)
+
+
+def test_what_is_expected_of_a_person_who_changes_is_what_a_live_belief_expects_now(
+    small_model: LatentModel, small_logs: Logs
+) -> None:
+    forgetful, logs = small_model.with_memory(0.8), small_logs.select([5])
+    belief = CalibratedBelief(forgetful)
+    state = belief.init()
+    for context, action, reward in zip(logs.context, logs.action, logs.reward, strict=True):
+        state = belief.observe(state, jnp.asarray(context))
+        state = belief.learn(state, Step(jnp.asarray(context), jnp.asarray(action), jnp.asarray(reward)))
+    np.testing.assert_allclose(expect(forgetful, logs).mean[0], belief.believe(state).mean(), atol=2e-3)
+    assert np.abs(expect(forgetful, logs).mean - expect(small_model, logs).mean).max() > 0.02
+
+
+def test_people_who_change_are_not_replayed_without_a_word(folds: list[Fold], evaluation: Evaluation) -> None:
+    forgetful = [replace(fold, model=fold.model.with_memory(0.9)) for fold in folds]
+    said = estimate_gain(forgetful, policy="Calibrated", horizon=2)
+    assert any("people change" in sentence for sentence in said.sentences)
+    assert not any("people change" in sentence for sentence in evaluation.sentences)
 
 
 def test_intervals_over_people_are_those_of_the_mean() -> None:

@@ -1,6 +1,7 @@
 """Recommendations from tables of histories: as live instances would decide, and what the choice rests on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import norm
 
 from ilb.errors import DecisionError, LogsError, SchemaError
 from ilb.live import recall
 from ilb.live.bandit import LiveBandit
-from ilb.live.recommending import NEW_PERSON
+from ilb.live.recommendation import sentence_of
+from ilb.live.recommending import NEW_PERSON, _counts
 from ilb.live.settling import ROUNDS, Settling
 from ilb.logs import Logs
+from ilb.logs.histories import read_histories
+from ilb.models.calibration import Calibration
 from ilb.models.latent import LatentModel
 from ilb.networks import IdentityEncoder
 from ilb.offline.fit import complete_model
@@ -205,6 +210,47 @@ def test_the_rounds_until_it_is_settled_are_those_after_which_the_better_is_know
         assert (wrong < 0.05 * 1.1) if is_settled else (wrong > 0.05 * 0.9)
 
 
+def test_all_actions_that_may_be_best_are_tried_until_one_is_known_to_be() -> None:
+    """Three actions have effects of their own, and rounds for two of them would never tell of the third."""
+    own = Calibration(
+        np.zeros((0, 0)), np.zeros(0), np.zeros((3, 0)), np.zeros(3), np.zeros(0), np.full(3, 0.1), np.ones(3)
+    )
+    settling, every = Settling(own, 0), np.ones((1, 3), bool)
+    expected, nothing = np.array([[1.5, 0.0, 0.0]]), np.zeros((1, 3))
+    (rounds,) = settling.rounds(expected, every, np.array([0]), nothing)
+    assert rounds < ROUNDS[-1]
+    shares = np.full((1, 3), rounds / 3)
+    before = settling.lead_variance(np.array([0]), np.array([0]), nothing)[0, 2]
+    after = settling.lead_variance(np.array([0]), np.array([rounds]), shares)[0, 2]
+    points = 1.5 + np.sqrt(before - after) * np.random.default_rng(0).normal(size=100_000)
+    assert np.mean(norm.cdf(-np.abs(points) / np.sqrt(after))) <= 0.0505
+
+
+def test_rounds_that_are_forgotten_do_not_settle_anything(clinic: LatentModel, histories: pl.DataFrame) -> None:
+    """With a short memory a history is worth its last rows, and rounds to come are forgotten, too."""
+    settling = known(Settling.of(clinic.with_memory(0.5)))
+    expected, every = np.array([[0.3, 0.0, -9.0]]), np.ones((1, 3), bool)
+    many = settling.rounds(expected, every, np.array([2.0]), np.ones((1, 3)))
+    # No more than two rounds are ever remembered: 1 + 1/2 + 1/4 + ...
+    assert many == settling.rounds(expected, every, np.array([2.0]), np.zeros((1, 3))) == np.inf
+    assert known(Settling.of(clinic)).rounds(expected, every, np.array([2]), np.ones((1, 3))) < np.inf
+    read = read_histories(histories, known(clinic.schema))
+    seen, pulls = _counts(read, 3, 0.5)
+    np.testing.assert_allclose(seen, [2 - 0.5 ** (rows - 1) for rows in range(1, 6)])
+    np.testing.assert_allclose(
+        pulls.sum(axis=1), [*(seen[:4] - 1), seen[4]]
+    )  # the last visit of the first four is open
+    np.testing.assert_allclose(_counts(read, 3)[1].sum(axis=1), [0, 1, 2, 3, 5])
+
+
+def test_it_is_not_said_of_an_action_that_is_tried_that_it_is_settled(bandit: LiveBandit) -> None:
+    decision = bandit.start("eve").decide({"score": 10.0, "marker": 0.0})
+    sure = replace(decision, action="placebo", probability_best={"aspirin": 0.97, "placebo": 0.02, "statin": 0.01})
+    said = sentence_of(sure, (0.0, 1.0), {}, 3, 2, 0.0, ())
+    assert "it is settled that 'aspirin' is best" in said
+    assert "this is settled" in sentence_of(replace(sure, action="aspirin"), (0.0, 1.0), {}, 3, 2, 0.0, ())
+
+
 def test_a_choice_between_people_of_whom_all_is_known_is_settled_only_if_it_matters(clinic: LatentModel) -> None:
     """After a million rounds nothing more is learned: then equals stay equals, and a lead is a lead."""
     settling = known(Settling.of(clinic))
@@ -263,6 +309,9 @@ def test_the_nearest_earlier_people_are_those_whose_mean_contexts_say_the_same(
         assert count == len(rows)
         assert "nearest earlier people had it" in one.sentence
     assert bandit.recommend(histories)[0].nearest == ()
+    for one in bandit.recommend(earlier.head(60), earlier=earlier):
+        assert len(one.nearest) == 5
+        assert one.instance not in {near.instance for near in one.nearest}
 
 
 def test_recommendations_say_everything_as_json_and_as_a_table(bandit: LiveBandit, histories: pl.DataFrame) -> None:

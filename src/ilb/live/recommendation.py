@@ -47,9 +47,10 @@ class Recommendation:
     `expected_reward`, `interval` (95 %) and `probability_best` go from action labels to numbers. `rows` and `rewards`
     count what the person's history had. `ahead_of` is the runner-up and `lead` by how much more reward is expected;
     `rests_on` takes that lead apart: what holds for `everybody`, what the `contexts` of this person add, and what
-    their `own rewards` add. `rounds_to_settle` is after how many more rounds it can be expected that the
-    better of the two that are hardest to tell apart is known with probability 0.95: 0 if an action is the best with
-    that probability already, None if it takes more than 64 rounds, or if the model can't say.
+    their `own rewards` add. `rounds_to_settle` is after how many more rounds, in which all that may be best are taken
+    in turn, it can be expected that the better of the two that are hardest to tell apart is known with probability
+    0.95: 0 if an action is the best with that probability already, None if it takes more than 64 rounds, or if the
+    model can't say.
     """
 
     instance: Hashable
@@ -212,7 +213,7 @@ def sentence_of(
     if tried:
         mean = sum(mean * count for mean, count in tried) / sum(count for _, count in tried)
         parts.append(f"{len(tried)} of the {len(nearest)} nearest earlier people had it, with mean reward {mean:.3g}")
-    parts += [] if rounds_to_settle is None else [_when_settled(rounds_to_settle)]
+    parts += [] if rounds_to_settle is None else [_when_settled(rounds_to_settle, decision)]
     return f"{'; '.join(parts)}."
 
 
@@ -223,9 +224,10 @@ _FROM = {
 }
 
 
-def _when_settled(rounds: float) -> str:
+def _when_settled(rounds: float, decision: Decision) -> str:
     if rounds == 0:
-        return "this is settled"
+        best = max(decision.probability_best, key=decision.probability_best.__getitem__)
+        return "this is settled" if best == decision.action else f"it is settled that {best!r} is best"
     if rounds > ROUNDS[-1]:
         return f"{ROUNDS[-1]} more rounds would not settle it"
     return f"about {counted(int(rounds), 'more round')} would settle it"

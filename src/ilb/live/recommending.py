@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Bool, Float, Float32
 
 from ilb.errors import DecisionError
 from ilb.live.decision import DOUBTFUL, Decision, explain
@@ -59,12 +59,12 @@ def recommend(
         _lead(bound.schema.actions, decision, allowed, expected, everybody)
         for decision, allowed, expected in zip(decisions, mask, after_contexts, strict=True)
     ]
-    seen, pulls = _counts(histories, mask.shape[1])
-    rounds = _rounds_to_settle(settling, decisions, mask, seen, pulls)
+    rows, rewards = (part.astype(int).tolist() for part in _counts(histories, mask.shape[1]))
+    rounds = _rounds_to_settle(settling, decisions, mask, histories)
     nearest: list[tuple[Neighbour, ...]] = [()] * len(decisions)
     if known is not None:
         nearest = _nearest(bound, histories, known)
-    counts = zip(seen.tolist(), pulls.sum(axis=1).astype(int).tolist(), strict=True)
+    counts = zip(rows, map(sum, rewards), strict=True)
     people = zip(decisions, mask, leads, counts, rounds, nearest, strict=True)
     return Recommendations([_put_together(*person) for person in people])
 
@@ -154,24 +154,29 @@ def _lead(
     return Lead(actions[rival], dict(zip(PARTS[-len(parts) :], parts.tolist(), strict=True)))
 
 
-def _counts(histories: Histories, actions: int) -> tuple[Int64[np.ndarray, " people"], Float[np.ndarray, "people K"]]:
-    """Count the rows of each person, and the rewards of each action."""
-    pulls = np.zeros((len(histories.labels), actions))
+def _counts(
+    histories: Histories, actions: int, memory: float = 1.0
+) -> tuple[Float[np.ndarray, " people"], Float[np.ndarray, "people K"]]:
+    """Count the rows of each person, and the rewards of each action; by their age, where what was is forgotten."""
+    weight = memory ** (histories.starts[histories.person + 1] - 1.0 - np.arange(len(histories.person)))
+    seen, pulls = np.zeros(len(histories.labels)), np.zeros((len(histories.labels), actions))
     rewarded = histories.rewarded
-    np.add.at(pulls, (histories.person[rewarded], histories.action[rewarded]), 1.0)
-    return np.diff(histories.starts), pulls
+    np.add.at(seen, histories.person, weight)
+    np.add.at(pulls, (histories.person[rewarded], histories.action[rewarded]), weight[rewarded])
+    return seen, pulls
 
 
 def _rounds_to_settle(
     settling: Settling | None,
     decisions: list[Decision],
     mask: Bool[np.ndarray, "people K"],
-    seen: Int64[np.ndarray, " people"],
-    pulls: Float[np.ndarray, "people K"],
+    histories: Histories,
 ) -> list[float | None]:
     """Say when each choice is settled; nothing is said where the model does not fit the person."""
     expected = np.array([list(decision.expected_reward.values()) for decision in decisions])
-    rounds = None if settling is None else settling.rounds(expected, mask, seen, pulls)
+    rounds = None
+    if settling is not None:
+        rounds = settling.rounds(expected, mask, *_counts(histories, mask.shape[1], settling.memory))
     found: list[float | None] = []
     for person, decision in enumerate(decisions):
         if max(decision.probability_best.values()) >= SETTLED:
@@ -193,14 +198,18 @@ def _nearest(bound: BoundPolicy, histories: Histories, earlier: Histories) -> li
         theirs, ours = (_expected(bound, people, by_rewards=True) for people in (earlier, histories))
     rewards = _rewards_by_action(bound, earlier)
     has_rows = np.diff(earlier.starts) > 0
+    places = {label: place for place, label in enumerate(earlier.labels)}
     found: list[tuple[Neighbour, ...]] = []
-    for expected, rows in zip(ours, np.diff(histories.starts), strict=True):
+    for label, expected, rows in zip(histories.labels, ours, np.diff(histories.starts), strict=True):
         if not rows:  # of somebody unknown, nobody is near
             found.append(())
             continue
         distance = np.where(has_rows, np.sqrt(np.mean((theirs - expected) ** 2, axis=1)), np.inf)
-        near = np.argsort(distance, kind="stable")[: min(NEAREST, int(has_rows.sum()))]
-        found.append(tuple(Neighbour(earlier.labels[one], float(distance[one]), rewards[one]) for one in near.tolist()))
+        if label in places:  # nobody is evidence for themselves
+            distance[places[label]] = np.inf
+        order = np.argsort(distance, kind="stable")[:NEAREST].tolist()
+        near = [one for one in order if np.isfinite(distance[one])]
+        found.append(tuple(Neighbour(earlier.labels[one], float(distance[one]), rewards[one]) for one in near))
     return found
 
 

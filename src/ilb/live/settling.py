@@ -28,8 +28,9 @@ POINTS = ndtri((np.arange(101) + 0.5) / 101)
 class Settling:
     """The variances of a model, by which rounds to come are judged."""
 
-    def __init__(self, known: Calibration, encoded_dim: int) -> None:
+    def __init__(self, known: Calibration, encoded_dim: int, memory: float = 1.0) -> None:
         self._known = known
+        self.memory = memory
         self._is_shown = np.arange(len(known.prior_precision)) < encoded_dim
 
     @staticmethod
@@ -37,7 +38,7 @@ class Settling:
         """Read them off a model with linear rewards; others do not say how much a round teaches."""
         if not isinstance(model.reward, LinearReward):
             return None
-        return Settling(Calibration.of(model, model.reward), model.encoded_dim)
+        return Settling(Calibration.of(model, model.reward), model.encoded_dim, float(model.noise.memory))
 
     @property
     def everybody(self) -> Float[np.ndarray, " K"]:
@@ -48,26 +49,28 @@ class Settling:
         self,
         expected: Float[np.ndarray, "people K"],
         allowed: Bool[np.ndarray, "people K"],
-        seen: Int64[np.ndarray, " people"],
+        seen: Float[np.ndarray, " people"] | Int64[np.ndarray, " people"],
         pulls: Float[np.ndarray, "people K"],
     ) -> Float[np.ndarray, " people"]:
         """Say after how many rounds it can be expected that, of the best action and any other, the better is known.
 
         That is with probability `SETTLED`, and infinite if it takes too many rounds. In the rounds to come the best and
-        the second best are taken in turn, and each has a context.
+        all rivals that may be better, so far as is known now, are taken in turn, and each round has a context. Where
+        the model forgets, `seen` and `pulls` are what old rounds still count for, and fade on.
         """
         people = np.arange(len(expected))
-        order = np.argsort(np.where(allowed, -expected, np.inf), axis=1, kind="stable")
-        best, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
+        best = np.argmax(np.where(allowed, expected, -np.inf), axis=1)
         lead = expected[people, best][:, None] - expected
         rivals = allowed & (np.arange(expected.shape[1]) != best[:, None])
-        before = self.lead_variance(best, seen, pulls)
+        before = np.maximum(self.lead_variance(best, seen, pulls), 1e-24)
+        # More rounds never make the better of two less sure: who is behind for certain needs none.
+        in_turn = rivals & (ndtr(-lead / np.sqrt(before)) > 1 - SETTLED)
+        in_turn[people, best] = True
+        shares = in_turn / in_turn.sum(axis=1, keepdims=True)
         found = np.full(len(expected), np.inf)
         for rounds in reversed(ROUNDS):
-            more = pulls.astype(np.float64).copy()
-            more[people, best] += rounds / 2
-            more[people, second] += rounds / 2
-            after = np.maximum(self.lead_variance(best, seen + rounds, more), 1e-24)
+            kept, added = self.memory**rounds, float(np.sum(self.memory ** np.arange(rounds)))
+            after = np.maximum(self.lead_variance(best, kept * seen + added, kept * pulls + added * shares), 1e-24)
             then = lead[..., None] + np.sqrt(np.maximum(before - after, 0.0))[..., None] * POINTS
             wrong = ndtr(-np.abs(then) / np.sqrt(after)[..., None]).mean(axis=-1)
             found[np.where(rivals, wrong, 0.0).max(axis=1) <= 1 - SETTLED] = rounds

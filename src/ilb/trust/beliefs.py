@@ -48,9 +48,13 @@ class Beliefs(NamedTuple):
 def believe(
     model: LatentModel, logs: Logs, contexts: Bool[np.ndarray, " rows"], rewards: Bool[np.ndarray, " rows"]
 ) -> Beliefs:
-    """Form the belief about everyone from these rows' contexts and those rows' rewards, where they have one."""
+    """Form the belief about everyone from these rows' contexts and those rows' rewards, where they have one.
+
+    Where the model forgets, older rows count for less: the last of these rows is what is known now.
+    """
+    weight = fading(model, logs, contexts | rewards)
     if not isinstance(model.reward, LinearReward):
-        return _from_contexts(model, logs, contexts)
+        return _from_contexts(model, logs, contexts, weight)
     numbers = Calibration.of(model, model.reward)
     people, actions, dim = logs.instances, logs.actions, numbers.theta.shape[1]
     encodings = encode_contexts(model.encoder, logs.context) @ numbers.matrix + numbers.shift
@@ -60,17 +64,17 @@ def believe(
     left = logs.reward[known] - moment_effects(model.moment, logs)[known] - numbers.intercept[logs.action[known]]
     pulls, sums = (
         np.bincount(cell, weights=weights, minlength=people * actions).reshape(people, actions)
-        for weights in (np.ones(len(cell)), left)
+        for weights in (weight[known], weight[known] * left)
     )
     pooled = numbers.reward_variance + pulls * numbers.own_variance
     precision = np.einsum("ia,ap,aq->ipq", pulls / pooled, numbers.theta, numbers.theta)
     precision += np.diag(numbers.prior_precision)
     information = (sums / pooled) @ numbers.theta
-    seen = np.bincount(logs.instance[contexts], minlength=people)
+    seen = np.bincount(logs.instance[contexts], weights=weight[contexts], minlength=people)
     precision[:, np.arange(shown), np.arange(shown)] += seen[:, None]
     for column in range(shown):
         information[:, column] += np.bincount(
-            logs.instance[contexts], weights=encodings[contexts, column], minlength=people
+            logs.instance[contexts], weights=weight[contexts] * encodings[contexts, column], minlength=people
         )
     covariance = np.linalg.inv(precision) if dim else precision
     state = np.einsum("ipq,iq->ip", covariance, information)
@@ -79,15 +83,24 @@ def believe(
     return Beliefs(mean, covariance, share[:, :, None] * numbers.theta, numbers.own_variance * share, state)
 
 
-def _from_contexts(model: LatentModel, logs: Logs, contexts: Bool[np.ndarray, " rows"]) -> Beliefs:
+def fading(model: LatentModel, logs: Logs, seen: Bool[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+    """Say how much each row counts after the last one of the person that is seen: by its age, if the model forgets."""
+    last = np.zeros(logs.instances)
+    np.maximum.at(last, logs.instance[seen], logs.time[seen])
+    return np.asarray(float(model.noise.memory) ** np.maximum(last[logs.instance] - logs.time, 0.0))
+
+
+def _from_contexts(
+    model: LatentModel, logs: Logs, contexts: Bool[np.ndarray, " rows"], weight: Float[np.ndarray, " rows"]
+) -> Beliefs:
     """Take the rewards of the mean encoding: what is no linear model learns nothing from rewards."""
     encodings = encode_contexts(model.encoder, logs.context).astype(np.float64)
     people, dim = logs.instances, encodings.shape[1]
     sums = np.zeros((people, dim))
-    np.add.at(sums, logs.instance[contexts], encodings[contexts])
-    seen = np.bincount(logs.instance[contexts], minlength=people)[:, None]
+    np.add.at(sums, logs.instance[contexts], weight[contexts, None] * encodings[contexts])
+    seen = np.bincount(logs.instance[contexts], weights=weight[contexts], minlength=people)[:, None]
     average = np.asarray(model.noise.population_mean, np.float64)[:dim]
-    means = np.where(seen > 0, sums / np.maximum(seen, 1), average)
+    means = np.where(seen > 0, sums / np.where(seen > 0, seen, 1), average)
     values = np.asarray(jax.vmap(model.encoded_reward)(jnp.asarray(means, jnp.float32)), np.float64)
     own = np.full_like(values, float(model.noise.leftover_variance))
     return Beliefs(values, np.zeros((people, 0, 0)), np.zeros((*values.shape, 0)), own, np.zeros((people, 0)))

@@ -16,6 +16,7 @@ from ilb.offline.ahead import moment_effects
 from ilb.offline.encodings import encode_contexts
 from ilb.online.evidence import Evidence, RewardSums
 from ilb.online.latent import CalibratedBelief
+from ilb.trust.beliefs import fading
 from ilb.trust.propensities import person_shares
 
 MOST_LEVERAGE = 0.95
@@ -40,7 +41,10 @@ class Expectations(NamedTuple):
 
 
 def expect(model: LatentModel, logs: Logs, shares: Float[np.ndarray, "I K"] | None = None) -> Expectations:
-    """Believe what the calibrated posterior says after all rows of each person; the model has seen none of them."""
+    """Believe what the calibrated posterior says after all rows of each person; the model has seen none of them.
+
+    Where the model forgets, that is what is expected of the person now, after the last row.
+    """
     belief = CalibratedBelief(model)
     mean, std = _believe(belief, gather(belief, logs if model.schema is None else logs.read_as(model.schema)))
     noise = np.asarray(belief.reward_variance, np.float64)
@@ -49,19 +53,24 @@ def expect(model: LatentModel, logs: Logs, shares: Float[np.ndarray, "I K"] | No
 
 
 def gather(belief: CalibratedBelief, logs: Logs) -> Evidence:
-    """Add up everything that the logs say of each person."""
+    """Add up everything that the logs say of each person; where the model forgets, older rows count for less."""
+    weight = fading(belief.model, logs, np.ones(logs.rows, dtype=bool))
     encodings = encode_contexts(belief.model.encoder, logs.context).astype(np.float64)
     rows = np.flatnonzero(logs.rewarded)
     action = logs.action[rows]
     intercept = np.asarray(belief.reward.intercept, np.float64)
     rewards = logs.reward[rows] - moment_effects(belief.model.moment, logs)[rows] - intercept[action]
     cell, cells = logs.instance[rows].astype(np.int64) * logs.actions + action, logs.instances * logs.actions
-    pulls, sums = (np.bincount(cell, weights, cells).reshape(logs.instances, -1) for weights in (None, rewards))
+    pulls, sums = (
+        np.bincount(cell, weights, cells).reshape(logs.instances, -1)
+        for weights in (weight[rows], weight[rows] * rewards)
+    )
     shown = np.zeros((logs.instances, encodings.shape[1]))
-    np.add.at(shown, logs.instance, encodings)
-    parts = (jnp.asarray(part, jnp.float32) for part in (logs.lengths, shown, pulls, sums))
-    seen, encoding_sum, *reward_sums = parts
-    return Evidence(seen, encoding_sum, RewardSums(*reward_sums), seen)
+    np.add.at(shown, logs.instance, weight[:, None] * encodings)
+    seen = np.bincount(logs.instance, weight, logs.instances)
+    parts = (jnp.asarray(part, jnp.float32) for part in (seen, shown, pulls, sums, logs.lengths))
+    rounds, encoding_sum, rewarded, reward_sum, elapsed = parts
+    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed)
 
 
 @eqx.filter_jit

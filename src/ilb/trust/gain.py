@@ -162,7 +162,7 @@ def estimate_gain(
         reached,
         # Over as many decisions, queue replay says the same the second time.
         (*lines, *(line for line in second if line not in lines), *exact),
-        (*_sentences(policy, reached, lines, people), weighed.sentence(second), hidden.sentence()),
+        (*_sentences(policy, reached, lines, people), weighed.sentence(second), hidden.sentence(), *_forgetting(folds)),
         sensitivity=hidden,
         models=tuple(str(fold.model) for fold in folds),
     )
@@ -184,6 +184,15 @@ def _regrets(
         Line(f"regret of {name}", CROSSOVER, rounds, resampling.estimate(mean_of(values)))
         for name, values in regrets.items()
     )
+
+
+def _forgetting(folds: Sequence[Fold]) -> list[str]:
+    if all(float(fold.model.noise.memory) == 1 for fold in folds):
+        return []
+    return [
+        "The model takes it that people change (memory below 1), so that early rewards of a person need not be like "
+        "later ones, which queue replay takes for granted: take these numbers as a rough guide."
+    ]
 
 
 def _failed(controls: Sequence[Control]) -> list[str]:

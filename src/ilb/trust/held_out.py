@@ -211,7 +211,8 @@ class HeldOut:
     def residuals(self) -> Float[np.ndarray, " rows"]:
         """Rewards less what is believed of the person after all of their rows; NaN where there is none.
 
-        The belief does not know the order of rows: if that does not matter, residuals are exchangeable.
+        The belief forgets nothing and does not know the order of rows: if that does not matter, residuals are
+        exchangeable.
         """
         return self._left_by(everything=True)
 
@@ -225,7 +226,7 @@ class HeldOut:
         for part in self.parts:
             table = self.logs.select(part.people)
             seen = np.ones(table.rows, dtype=bool)
-            means = believe(part.model, table, seen, seen & everything).mean
+            means = believe(part.model.with_memory(1.0), table, seen, seen & everything).mean
             expected = means[table.instance, np.maximum(table.action, 0)] + moment_effects(part.model.moment, table)
             left[self.rows_of(part.people)] = np.where(table.rewarded, table.reward - expected, np.nan)
         return left
