@@ -17,6 +17,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import uvicorn
+from starlette.testclient import TestClient
 
 from ilb.logs import NumericColumn, Schema
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
@@ -26,13 +27,19 @@ POLICY = "Calibrated-TS"
 VISIT = {"pain": 1.4, "mobility": -0.3}
 
 
-def clinic_model(tilt: float = 0.0) -> LatentModel:
-    """Two measurements and three drugs; nothing is fitted, so that it takes no time."""
+def clinic_model(tilt: float = 0.0, drugs: str = "ABC") -> LatentModel:
+    """Two measurements and three drugs, or fewer; nothing is fitted, so that it takes no time."""
     columns = tuple(NumericColumn(name, mean=0.5, std=2.0, fill=0.5, flagged=False) for name in ("pain", "mobility"))
-    schema = Schema("patient", "visit", "drug", "relief", columns, ("A", "B", "C"))
-    theta = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, tilt]])
-    noise = NoiseLevels(0.5 * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.25 * jnp.ones(3), jnp.array(0.01))
-    return LatentModel(IdentityEncoder(), LinearReward.known(theta, jnp.array([0.1, 0.0, 0.2])), noise, schema=schema)
+    schema = Schema("patient", "visit", "drug", "relief", columns, tuple(drugs))
+    theta = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, tilt]])[: len(drugs)]
+    noise = NoiseLevels(0.5 * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.25 * jnp.ones(len(drugs)), jnp.array(0.01))
+    known = LinearReward.known(theta, jnp.array([0.1, 0.0, 0.2])[: len(drugs)])
+    return LatentModel(IdentityEncoder(), known, noise, schema=schema)
+
+
+def open_client(app: Any, **options: Any) -> TestClient:
+    """A client of an application, on this machine: others are answered only with keys."""
+    return TestClient(app, base_url="http://127.0.0.1:8000", **options)
 
 
 def free_port() -> int:

@@ -24,7 +24,7 @@ from ilb.serve.people import ServedModel
 from ilb.serve.service import Service
 from ilb.serve.store import open_store
 from ilb.serve.store.store import StoreUnavailableError
-from serving import POLICY, ServerThread, clinic_model
+from serving import POLICY, ServerThread, clinic_model, open_client
 
 HOSTILE = "<script>alert(1)<b>'\""
 NOISE = 0.25
@@ -53,7 +53,7 @@ class Site:
 
     def open(self, *, locked: bool = False) -> TestClient:
         app = make_app(self.service, reader=self.reader, keys=self.known_keys) if locked else self.app
-        return TestClient(app, raise_server_exceptions=False, follow_redirects=False)
+        return open_client(app, raise_server_exceptions=False, follow_redirects=False)
 
     def _visit(self, person: str, n: int) -> dict[str, Any]:
         body: dict[str, Any] = {"context": {"pain": 0.5 * n - 1, "mobility": 0.3 * n}, "tags": {"site": HOSTILE}}
@@ -291,7 +291,7 @@ def test_what_is_wrong_is_shown_with_what_to_do(site: Site, monkeypatch: pytest.
 def test_a_service_without_decisions_and_without_a_model_says_so(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "ilb.db"))
     service = Service(store, None, ActionNames(["A", "B"]))
-    client = TestClient(make_app(service), raise_server_exceptions=False)
+    client = open_client(make_app(service), raise_server_exceptions=False)
     first = client.get("/").text
     assert "No decisions yet" in first
     assert "no model is loaded" in first

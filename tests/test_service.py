@@ -4,9 +4,11 @@ import hmac
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,15 @@ from ilb.errors import IlbError
 from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs
 from ilb.serve.api import make_app
+from ilb.serve.deciding import Decide
 from ilb.serve.events import tally_all
 from ilb.serve.keys import Keys, Role, new_key
 from ilb.serve.people import ServedModel, catch_up, fold
+from ilb.serve.problems import ProblemError
 from ilb.serve.service import Service
 from ilb.serve.store import open_store
-from ilb.serve.store.store import Entry, StoreUnavailableError
-from serving import POLICY, VISIT, clinic_model
+from ilb.serve.store.store import AbstractStore, Entry, StoreUnavailableError
+from serving import POLICY, VISIT, clinic_model, open_client
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,26 @@ def served() -> ServedModel:
     return ServedModel(
         LiveBandit.on(clinic_model(), POLICY, seed=3), POLICY, "by hand", {"A": 0.25, "B": 0.25, "C": 0.25}
     )
+
+
+class Interrupted:
+    """A store in which something else happens just before one call of a method, as another server would do it."""
+
+    def __init__(self, store: AbstractStore, method: str, meanwhile: Callable[[], Any], calls: int = 1) -> None:
+        self._store, self._method, self._meanwhile, self._left = store, method, meanwhile, calls
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name != self._method:
+            return method
+
+        def interrupted(*given: Any) -> Any:
+            self._left -= 1
+            if self._left == 0:
+                self._meanwhile()
+            return method(*given)
+
+        return interrupted
 
 
 class Clock:
@@ -71,7 +95,7 @@ def service(open_service: Callable[..., Service]) -> Service:
 
 @pytest.fixture
 def client(service: Service) -> TestClient:
-    return TestClient(make_app(service), raise_server_exceptions=False)
+    return open_client(make_app(service), raise_server_exceptions=False)
 
 
 def ask(client: TestClient, person: str = "anna", key: str = "k1", **body: Any) -> Any:
@@ -202,7 +226,7 @@ def test_without_a_model_the_declared_fallback_decides_with_its_propensity(
     open_service: Callable[..., Service],
 ) -> None:
     service = open_service(served=None)
-    client = TestClient(make_app(service))
+    client = open_client(make_app(service))
     drawn = [ask(client, key=f"k{i}", forbidden=["B"]).json() for i in range(40)]
     assert {one["propensity"] for one in drawn} == {0.5}
     shares = [one["action"] for one in drawn].count("A") / 40
@@ -246,7 +270,7 @@ def test_while_programs_are_compiled_decisions_wait_for_the_model_instead_of_fal
     open_service: Callable[..., Service], served: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = open_service(deadline=1.0)
-    client = TestClient(make_app(service))
+    client = open_client(make_app(service))
     finish = threading.Event()
     with monkeypatch.context() as compiling:
         compiling.setattr(served, "warm_up", lambda: finish.wait(30))
@@ -302,6 +326,11 @@ def test_what_the_client_decided_alone_is_taken_in_with_the_propensity_of_the_fa
     assert told["decided_at"] == "2026-01-01T00:00:00.000000Z"
     assert ask(client, made=made).json() == told
     assert ask(client, key="k2", made={**made, "action": "B"}).json()["propensity"] in (None, pytest.approx(1 / 3))
+    known = {**made, "action": "B", "propensity": 0.5, "fallback": "uniform"}  # of what the client knew, not the server
+    for key in ("k3", "k4", "k5"):
+        assert ask(client, key=key, made=known).json()["propensity"] == 0.5
+    for wrong in (0, 1.5, "half"):
+        assert ask(client, key="k6", made={**known, "propensity": wrong}).status_code == 422
 
 
 def test_nobody_is_lost_or_doubled_when_many_ask_at_once(client: TestClient, service: Service) -> None:
@@ -333,7 +362,7 @@ def test_nobody_is_lost_or_doubled_when_many_ask_at_once(client: TestClient, ser
 def test_an_erased_person_begins_anew(client: TestClient, service: Service) -> None:
     first = ask(client)
     tell(client, first.json()["decision_id"], reward=2.0)
-    assert client.delete("/v1/people/anna").json() == {"erased_events": 2}
+    assert client.delete("/v1/people/anna").json() == {"erased_events": 2, "overwritten": True}
     assert client.get("/v1/people/anna").status_code == 404
     assert client.delete("/v1/people/anna").status_code == 404
     assert client.get(f"/v1/decisions/{first.json()['decision_id']}").status_code == 410
@@ -343,6 +372,119 @@ def test_an_erased_person_begins_anew(client: TestClient, service: Service) -> N
     assert anew["expected_reward"] == first.json()["expected_reward"]
     assert service.store.counts()["decisions"] == 2
     assert "anna" not in client.get("/v1/status").text
+
+
+@pytest.mark.parametrize(("method", "calls"), [("about", 1), ("heads", 1), ("about", 2), ("append", 1)])
+def test_of_two_servers_that_are_told_different_outcomes_one_refuses(
+    client: TestClient, service: Service, served: ServedModel, method: str, calls: int
+) -> None:
+    decided = ask(client).json()["decision_id"]
+    told: list[int] = []
+    other = Service(service.store, served, served.names, deadline=30.0)
+    second, meanwhile = open_client(make_app(other)), partial(tell, client, decided, reward=1.0)
+    other.store = Interrupted(service.store, method, lambda: told.append(meanwhile().status_code), calls)  # type: ignore[assignment]
+    told.append(tell(second, decided, reward=2.0).status_code)
+    other.close()
+    assert told == [201, 409]
+    assert [event.kind for event in service.store.events_of("anna")] == ["decision", "outcome"]
+
+
+@pytest.mark.parametrize("method", ["with_keys", "append"])
+def test_who_is_erased_by_another_server_meanwhile_is_not_brought_back(
+    client: TestClient, service: Service, served: ServedModel, method: str
+) -> None:
+    ask(client)
+    other = Service(service.store, served, served.names, deadline=30.0)
+    second, erase = open_client(make_app(other)), partial(client.delete, "/v1/people/anna")
+    other.store = Interrupted(service.store, method, erase)  # type: ignore[assignment]
+    late = ask(second, key="k2")
+    other.close()
+    assert (late.status_code, late.json()["type"]) == (410, "/problems#erased")
+    assert "anna" not in "".join(str(event.as_json()) for event in service.store.log())
+    assert service.store.heads(["anna"]) == {} == service.store.states(["anna"])
+    assert ask(client, key="k2").json()["number"] == 0
+
+
+def test_a_staged_model_forgets_who_is_erased(client: TestClient, service: Service, served: ServedModel) -> None:
+    service.stage(served)
+    assert service.staged is not None
+    ask(client)
+    ask(client, person="bo")
+    client.delete("/v1/people/anna")
+    service.staged._thread.submit(int).result(20)  # all before it is done
+    assert list(service.staged._states._known) == ["bo"]
+
+
+def test_what_is_erased_while_somebody_reads_is_overwritten_later_and_nobody_waits(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ilb.serve.service.SCRUBBING", 0.1)
+    monkeypatch.setattr("ilb.serve.service.SCRUB_AGAIN", 0.1)
+    ask(client, person="anna-the-secret")
+    folder = Path(service.store.address.removeprefix("sqlite:///")).parent
+    with service.store._reading() as reader:  # type: ignore[attr-defined]
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM events").fetchone()
+        assert client.delete("/v1/people/anna-the-secret").json() == {"erased_events": 1, "overwritten": False}
+        assert ask(client, person="bo").status_code == 201
+        found = client.get("/v1/status").json()
+        assert (found["severity"], "still hold what was erased" in found["findings"][0]["cause"]) == ("yellow", True)
+        reader.execute("COMMIT")
+    deadline = time.monotonic() + 10
+    while service.is_scrubbing and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not service.is_scrubbing
+    assert all(b"the-secret" not in file.read_bytes() for file in folder.iterdir())
+
+
+def test_what_was_refused_with_its_turn_is_not_done_in_the_next_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = service.store.heads
+
+    def fail(people: Any) -> Any:
+        monkeypatch.setattr(service.store, "heads", heads)
+        raise StoreUnavailableError("the database is away.")
+
+    def decide(person: str, key: str) -> Any:
+        return service.submit(Decide(person, key, {"context": VISIT}))
+
+    with service._turn:
+        first = decide("bo", "k1")
+        while service.waiting:  # until it is taken, and waits for the turn
+            time.sleep(0.005)
+        refused = [decide("anna", "k1"), decide("anna", "k2")]  # the second one is put off
+        others = [decide(f"p{number}", "k1") for number in range(3)]
+        monkeypatch.setattr(service.store, "heads", lambda people: fail(people) if "anna" in people else heads(people))
+    assert first.result(20).status == 201
+    for one in (*refused, *others):
+        with pytest.raises(ProblemError, match="the database is away"):
+            one.result(20)
+    assert [decide(f"p{number}", "k2").result(20).status for number in range(3)] == [201] * 3
+    assert service.store.heads(["anna"]) == {}
+    assert "service" not in service.failures
+
+
+def test_what_is_stored_is_answered_though_counting_it_fails(client: TestClient, service: Service) -> None:
+    def fail(found: Any, event: Any) -> None:
+        raise ZeroDivisionError
+
+    service.watch = fail
+    with service._turn:
+        futures = [service.submit(Decide(f"p{number}", "k", {"context": VISIT})) for number in range(4)]
+    assert [one.result(20).status for one in futures] == [201] * 4
+    assert service.store.counts()["decisions"] == 4
+    assert "ZeroDivisionError" in client.get("/v1/status").json()["failures"]["service"]
+
+
+def test_a_key_belongs_to_one_kind_of_request(client: TestClient) -> None:
+    seen = {"json": {"context": VISIT}, "headers": {"Idempotency-Key": "k1"}}
+    assert client.post("/v1/people/anna/observations", **seen).status_code == 201
+    refused = ask(client)
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems#key-reused")
+    assert ask(client, key="k2").status_code == 201
+    seen["headers"] = {"Idempotency-Key": "k2"}
+    assert client.post("/v1/people/anna/observations", **seen).status_code == 422
 
 
 def test_the_log_is_a_table_that_logs_read_with_propensities(client: TestClient, served: ServedModel) -> None:
@@ -374,7 +516,7 @@ def test_roles_open_what_is_theirs_and_no_more(service: Service) -> None:
     made = {role: new_key(role, "test") for role in Role}
     file = Path(str(service.store.address).removeprefix("sqlite:///")).with_name("keys")
     file.write_text("# keys\n" + "\n".join(line for _, line in made.values()))
-    client = TestClient(make_app(service, keys=Keys.read(file)), raise_server_exceptions=False)
+    client = open_client(make_app(service, keys=Keys.read(file)), raise_server_exceptions=False)
 
     def status(role: Role | None, method: str, address: str, **sent: Any) -> int:
         headers = {} if role is None else {"Authorization": f"Bearer {made[role][0]}"}
@@ -397,7 +539,62 @@ def test_roles_open_what_is_theirs_and_no_more(service: Service) -> None:
 
 def test_without_keys_only_this_machine_is_answered(client: TestClient) -> None:
     assert client.get("/livez", headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/livez", headers={"host": "testserver"}).status_code == 403
     assert client.get("/livez", headers={"host": "[::1]:8000"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"Origin": "http://127.0.0.1:8000", "Sec-Fetch-Site": "same-origin"}, 201),
+        ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 201),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:3000"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"X-Forwarded-For": "203.0.113.7"}, 403),
+        ({"Forwarded": "for=203.0.113.7"}, 403),
+    ],
+)
+def test_without_keys_no_foreign_page_and_no_proxy_may_change_anything(
+    client: TestClient, service: Service, headers: dict[str, str], status: int
+) -> None:
+    sent = {"Idempotency-Key": "k", **headers}
+    answer = client.post("/v1/people/anna/decisions", json={"context": VISIT}, headers=sent)
+    assert answer.status_code == status
+    if status == 403:
+        assert "`ilb key`" in answer.json()["detail"]
+        assert service.store.counts()["people"] == 0
+        assert client.delete("/v1/people/anna", headers=headers).status_code == 403
+
+
+def test_with_keys_a_proxy_may_stand_in_front(service: Service, tmp_path: Path) -> None:
+    key, line = new_key(Role.READ, "nurse")
+    (tmp_path / "keys").write_text(line)
+    client = open_client(make_app(service, keys=Keys.read(tmp_path / "keys")))
+    headers = {"Authorization": f"Bearer {key}", "X-Forwarded-For": "203.0.113.7", "Host": "study.example"}
+    assert client.get("/v1/log", headers=headers).status_code == 200
+
+
+def test_ids_that_no_decision_can_have_are_unknown_without_asking_the_store(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(ids: Any) -> Any:
+        raise AssertionError(ids)
+
+    monkeypatch.setattr(service.store, "about", fail)
+    for name in ("%00", "a%00b", "0123", "x" * 24, "0" * 25):
+        assert tell(client, name, reward=1.0).status_code == 404
+        assert (
+            client.put(f"/v1/decisions/{name}/outcome", json={"reward": 1, "supersedes": 1, "why": ""}).status_code
+            == 404
+        )
+        assert client.post(f"/v1/decisions/{name}/void", json={}).status_code == 404
+        assert client.get(f"/v1/decisions/{name}").status_code == 404
+        assert client.get(f"/decisions/{name}").status_code == 404
+    assert client.get("/people/a%00b").status_code == 404
+    assert client.get("/people?label=%00&after=%00").status_code == 200
 
 
 HOSTILE: list[tuple[int, Any]] = [
@@ -527,7 +724,7 @@ def test_a_long_history_is_saved_as_soon_as_it_is_computed(
 def test_labels_can_be_hashed_at_the_door_and_are_then_nowhere(service: Service, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("sixteen bytes or more")
-    client = TestClient(make_app(service, label=label_hasher(secret)))
+    client = open_client(make_app(service, label=label_hasher(secret)))
     first = ask(client, person="anna-the-secret").json()
     assert ask(client, person="anna-the-secret", key="k2").json()["number"] == 1
     story = client.get(f"/v1/decisions/{first['decision_id']}").json()

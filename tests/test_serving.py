@@ -27,7 +27,7 @@ from ilb.serve.replay import models_of, verify
 from ilb.serve.service import Service
 from ilb.serve.store import open_store
 from ilb.serve.store.store import AbstractStore, Entry
-from serving import POLICY, VISIT, clinic_model, running_postgres
+from serving import POLICY, VISIT, clinic_model, open_client, running_postgres
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def serve(old: ServedModel) -> Iterator[Callable[[AbstractStore], tuple[Service,
         service = Service(store, served, served.names, deadline=30.0)
         service.record_model(served, "promoted")
         opened.append(service)
-        return service, TestClient(make_app(service), raise_server_exceptions=False)
+        return service, open_client(make_app(service), raise_server_exceptions=False)
 
     yield serve_one
     for service in opened:
@@ -203,7 +203,7 @@ def test_two_servers_on_one_database_lose_and_double_nothing(old: ServedModel, m
         stores = [open_store(server.address) for _ in range(2)]
         services = [Service(store, old, old.names, deadline=30.0) for store in stores]
         services[0].record_model(old, "promoted")
-        clients = [TestClient(make_app(service), raise_server_exceptions=False) for service in services]
+        clients = [open_client(make_app(service), raise_server_exceptions=False) for service in services]
         told = []
         from concurrent.futures import ThreadPoolExecutor
 

@@ -87,7 +87,7 @@ def run_server(options: Options) -> None:
             service.record_model(charge.served, "promoted")
         compiling = service.engine.warm_up()
         if compiling is not None and charge.served is not None:
-            look = partial(service.between_turns, partial(_compare_recent, store, charge.served))
+            look = partial(_compare_recent, store, charge.served)
             compiling.add_done_callback(lambda _: threading.Thread(target=look, daemon=True).start())
         port = listener.getsockname()[1]
         app = make_app(service, keys=keys, label=label, reader=reader)

@@ -18,7 +18,7 @@ from ilb.client.told import Decision, Told
 from ilb.client.wire import RefusedError, UnreachableError, Wire
 from ilb.errors import DecisionError, IlbWarning
 from ilb.serve.events import written
-from ilb.serve.fallback import UNIFORM, Scalar, draw
+from ilb.serve.fallback import UNIFORM, Drawn, Scalar, draw
 
 IN_PASSING = 20
 """Letters of other people that a call delivers after its own work is done."""
@@ -178,27 +178,27 @@ class Client:
                 raise DecisionError(f"the key {key!r} came before with another request. Give each visit its own key.")
             return self._as_told(person, key, before.body, cause)
         if "mode" not in body:
-            action, _ = self._draw(person, key, body, cause)
-            body = {
-                **body,
-                "made": {"action": action, "cause": cause[:400], "decided_at": written(datetime.now(UTC))},
-            }
+            drawn, fallback = self._draw(person, key, body, cause)
+            made = {"action": drawn.action, "propensity": drawn.propensity, "fallback": fallback}
+            body = {**body, "made": {**made, "cause": cause[:400], "decided_at": written(datetime.now(UTC))}}
         self._outbox.put(person=person, method="POST", path=path, body=body, key=key)
         return self._as_told(person, key, body, cause)
 
     def _as_told(self, person: str, key: str, body: dict[str, Any], cause: str) -> Decision:
-        drawn, propensity = self._draw(person, key, body, cause)
         made = body.get("made")
-        action = made["action"] if made is not None else body.get("taken", drawn)
+        action = made["action"] if made is not None else body.get("taken")
+        if action is None:  # in shadow: nobody follows
+            action = self._draw(person, key, body, cause)[0].action
         answer = {
             "action": action,
-            "propensity": propensity if made is not None and action == drawn else None,
+            "propensity": None if made is None else made.get("propensity"),
             "reason": f"the declared fallback: {cause}",
             "fallback": {"severity": "yellow", "cause": f"decided by the client: {cause}"},
         }
         return Decision(person, key, action, answer, body)
 
-    def _draw(self, person: str, key: str, body: dict[str, Any], cause: str) -> tuple[Scalar, float]:
+    def _draw(self, person: str, key: str, body: dict[str, Any], cause: str) -> tuple[Drawn, Scalar | None]:
+        """Draw the declared fallback, and say what is declared as far as this client knows."""
         declared = self._given or self._outbox.declared
         if declared is None:
             raise UnreachableError(
@@ -212,8 +212,7 @@ class Client:
             raise DecisionError("all actions are ruled out. Allow at least one.")
         fallback = declared["fallback"]
         uniform = fallback == UNIFORM and UNIFORM not in by_text
-        drawn = draw(None if uniform else fallback, left, person, key)
-        return drawn.action, drawn.propensity
+        return draw(None if uniform else fallback, left, person, key), fallback
 
     def _may_differ(self, decision: Decision) -> bool:
         """Whether the server may have stored another action than the one that was told, and done."""

@@ -141,6 +141,9 @@ class Erasure(BaseModel):
     """What was erased."""
 
     erased_events: int
+    overwritten: bool = Field(
+        description="False: somebody reads files of the store that hold it; it is overwritten when they end."
+    )
 
 
 class Status(BaseModel):

@@ -20,11 +20,10 @@ from ilb.serve.office import (
     IdempotencyKey,
     Office,
     Person,
+    id_of,
     key_of,
     label_of,
     office_of,
-    require_sense,
-    with_names,
 )
 from ilb.serve.operations import AbstractOperation, Correct, Learn, Observe, Void
 from ilb.serve.page.routes import Pages, pages
@@ -86,14 +85,12 @@ async def decide(request: Request, person: Person, body: DecisionBody, key: Idem
     201: decided now. 200: the same request came before, and these are the same bytes; or a dry run.
     """
     office = office_of(request, Role.DECIDE)
-    asked = with_names(office, body.plain())
+    asked = body.plain()
     made, dry = asked.pop("made", None), bool(asked.pop("dry_run", False))
-    require_sense(office, asked["context"])
-    label = label_of(office, person)
-    operation = Decide(office.service.desk, label, key_of(key, needed=not dry), asked, made, dry)
-    if not operation.open_actions():
-        raise ProblemError(422, "nothing-left", "All actions are ruled out. Allow at least one.")
-    return await _carry_out(office, operation)
+    operation = Decide(label_of(office, person), key_of(key, needed=not dry), asked, made, dry)
+    answer = await _carry_out(office, operation)
+    office.metrics.far.inc(operation.is_far)
+    return answer
 
 
 @router.post(
@@ -106,9 +103,9 @@ async def decide(request: Request, person: Person, body: DecisionBody, key: Idem
 async def learn(request: Request, decision: DecisionId, body: OutcomeBody) -> Response:
     """Take in a reward. 201: new. 200: it was told before. 409: another one was told before."""
     office = office_of(request, Role.DECIDE)
-    told = with_names(office, body.plain())
-    operation = Learn(decision, float(body.reward), told.get("action"), told.get("observed_at"))
+    told = body.plain()
     try:
+        operation = Learn(id_of(decision), float(body.reward), told.get("action"), told.get("observed_at"))
         answer = await _carry_out(office, operation)
     except ProblemError as problem:
         kinds = {404: "unknown", 409: "conflict"}
@@ -130,10 +127,8 @@ async def learn(request: Request, decision: DecisionId, body: OutcomeBody) -> Re
 async def correct(request: Request, decision: DecisionId, body: CorrectionBody) -> Response:
     """Replace an outcome. The old one stays in the log; what was decided in between stays as it was decided."""
     office = office_of(request, Role.DECIDE)
-    told = with_names(office, body.plain())
-    return await _carry_out(
-        office, Correct(decision, float(body.reward), body.supersedes, body.why, told.get("action"))
-    )
+    action = body.plain().get("action")
+    return await _carry_out(office, Correct(id_of(decision), float(body.reward), body.supersedes, body.why, action))
 
 
 @router.post(
@@ -145,7 +140,7 @@ async def correct(request: Request, decision: DecisionId, body: CorrectionBody) 
 )
 async def void(request: Request, decision: DecisionId, body: VoidBody) -> Response:
     """Not shown, not carried out, or withdrawn: no outcome is waited for, and nothing is learned but the context."""
-    return await _carry_out(office_of(request, Role.DECIDE), Void(decision, body.why))
+    return await _carry_out(office_of(request, Role.DECIDE), Void(id_of(decision), body.why))
 
 
 @router.post(
@@ -158,6 +153,7 @@ async def void(request: Request, decision: DecisionId, body: VoidBody) -> Respon
 async def observe(request: Request, person: Person, body: ObservationBody, key: IdempotencyKey = None) -> Response:
     """Take in a context without deciding anything."""
     office = office_of(request, Role.DECIDE)
-    asked = body.plain()
-    require_sense(office, asked["context"])
-    return await _carry_out(office, Observe(label_of(office, person), key_of(key), asked))
+    operation = Observe(label_of(office, person), key_of(key), body.plain())
+    answer = await _carry_out(office, operation)
+    office.metrics.far.inc(operation.is_far)
+    return answer

@@ -52,6 +52,10 @@ class MadeByClient(Body):
     action: Action = Field(description="What the client chose: the declared fallback, drawn from person and key.")
     cause: Text = Field(description="Why it decided by itself.", examples=["connection refused"])
     decided_at: AwareDatetime
+    propensity: Annotated[FiniteFloat, Field(strict=True, gt=0, le=1)] | None = Field(
+        None, description="With what probability it was to be drawn; null if the client does not know."
+    )
+    fallback: Action | None = Field(None, description="The fallback that the client knew as declared.")
 
 
 class DecisionBody(Body):

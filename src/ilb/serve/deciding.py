@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from ilb.live.decision import Decision
+from ilb.serve.desk import Desk
 from ilb.serve.engine import NO_MODEL, Failure, Question, Verdict
 from ilb.serve.events import Event, Kind, Mode, write_json
 from ilb.serve.fallback import Drawn, draw
@@ -25,20 +26,9 @@ def new_id() -> str:
 
 
 @dataclass
-class Desk:
-    """What all decisions share: names of actions, the declared fallback, and which model and policy are in charge."""
-
-    names: ActionNames
-    declared: Scalar | None
-    model: str | None
-    policy: str
-
-
-@dataclass
 class Decide(AbstractOperation):
     """A decision for a person now. `request` is what is compared when its key comes again."""
 
-    desk: Desk
     person: str
     key: str
     request: dict[str, Any]
@@ -46,30 +36,39 @@ class Decide(AbstractOperation):
     """A decision that the client has made by itself, because nobody answered."""
     dry: bool = False
     decision: None = field(default=None, init=False)
+    is_far: bool = field(default=False, init=False)
     id: str = field(default_factory=new_id)
 
     def settled(self, found: Found) -> Answer | None:
-        return None if found.repeat is None else same_request(found.repeat, self.request)
+        if found.repeat is not None:
+            return same_request(found.repeat, Kind.DECISION, self.request)
+        found.desk.open_actions(found.desk.named(self.request))
+        if self.made is not None:
+            found.desk.done(self.made["action"])
+        self.is_far = found.desk.is_far(self.request["context"])
+        return None
 
     def question(self, found: Found) -> Question:
-        asked = self.request
+        asked = found.desk.named(self.request)
         ruled = (asked.get("allowed"), asked.get("forbidden"))
         return Question(found.person, found.head, self.id, found.at, asked["context"], *ruled)
 
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:
-        verdict = verdict or Verdict(failure=NO_MODEL)
-        answer = self._answer(found, verdict)
+        verdict, request = verdict or Verdict(failure=NO_MODEL), found.desk.named(self.request)
+        answer = self._answer(found, request, verdict)
         text = write_json(answer)
         if self.dry:
             return Outcome(Answer(200, text))
         number = verdict.decision.number if verdict.decision is not None else None
-        body = {"request": self.request, "taken": self.request.get("taken"), "live_number": number, "answer": answer}
+        body = {"request": request, "taken": request.get("taken"), "live_number": number, "answer": answer}
+        if self.made is not None:
+            body["made"] = self.made
         event = Event(found.person, found.head.events + 1, Kind.DECISION, found.at, body, self.id, self.key)
-        return Outcome(Answer(201, text), Entry(event, verdict.state), verdict)
+        return Outcome(Answer(201, text), Entry(event, verdict.state, found.head.began), verdict)
 
-    def _answer(self, found: Found, verdict: Verdict) -> dict[str, Any]:
-        mode, taken = Mode(self.request.get("mode", Mode.LIVE)), self.request.get("taken")
-        numbers, failure = self._numbers(verdict)
+    def _answer(self, found: Found, request: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
+        mode, taken = Mode(request.get("mode", Mode.LIVE)), request.get("taken")
+        numbers, failure = self._numbers(found.desk, request, verdict)
         if mode is Mode.APPRENTICE:
             numbers = {**numbers, "action": taken, "propensity": None}
         return {
@@ -78,31 +77,24 @@ class Decide(AbstractOperation):
             "mode": mode,
             **numbers,
             "fallback": None if failure is None else failure._asdict(),
-            "model": self.desk.model,
-            "policy": self.desk.policy,
-            "tags": self.request.get("tags") or {},
+            "model": found.desk.model,
+            "policy": found.desk.policy,
+            "tags": request.get("tags") or {},
             "decided_at": found.at if self.made is None else self.made["decided_at"],
         }
 
-    def _numbers(self, verdict: Verdict) -> tuple[dict[str, Any], Failure | None]:
+    def _numbers(self, desk: Desk, request: dict[str, Any], verdict: Verdict) -> tuple[dict[str, Any], Failure | None]:
         """Give what was chosen and the numbers behind it: the client's, the model's, or the fallback's."""
-        if self.made is not None:
-            failure = Failure("yellow", f"decided by the client: {self.made['cause']}")
-            return _of_fallback(self._draw(), failure, self.made["action"]), failure
-        if verdict.decision is not None:
-            return numbers_of(verdict.decision, self.desk.names), None
-        failure = verdict.failure or NO_MODEL
-        return _of_fallback(self._draw(), failure), failure
-
-    def _draw(self) -> Drawn:
-        return draw(self.desk.declared, self.open_actions(), self.person, self.key)
-
-    def open_actions(self) -> list[Scalar]:
-        """The names of the actions that are not ruled out."""
-        label, allowed = self.desk.names.label, self.request.get("allowed")
-        kept = self.desk.names.labels if allowed is None else [label(name) for name in allowed]
-        ruled_out = {label(name) for name in self.request.get("forbidden") or ()}
-        return [self.desk.names.name(one) for one in dict.fromkeys(kept) if one not in ruled_out]
+        if self.made is None and verdict.decision is not None:
+            return numbers_of(verdict.decision, desk.names), None
+        drawn = draw(desk.declared, desk.open_actions(request), self.person, self.key)
+        if self.made is None:
+            failure = verdict.failure or NO_MODEL
+            return _of_fallback(drawn, failure), failure
+        failure = Failure("yellow", f"decided by the client: {self.made['cause']}")
+        told = self.made.get("propensity")
+        propensity = None if told is None else float(told)
+        return _of_client(drawn, failure, desk.done(self.made["action"]), propensity), failure
 
 
 def numbers_of(decision: Decision, names: ActionNames) -> dict[str, Any]:
@@ -121,16 +113,24 @@ def numbers_of(decision: Decision, names: ActionNames) -> dict[str, Any]:
     }
 
 
-def _of_fallback(drawn: Drawn, failure: Failure, made: Scalar | None = None) -> dict[str, Any]:
-    known = made is None or made == drawn.action
+def _of_fallback(drawn: Drawn, failure: Failure) -> dict[str, Any]:
     return {
-        "action": drawn.action if made is None else made,
+        "action": drawn.action,
         "would": None,
-        "propensity": shortened(drawn.propensity) if known else None,
-        "propensities": {name: shortened(value) for name, value in drawn.propensities.items()} if known else None,
+        "propensity": shortened(drawn.propensity),
+        "propensities": {name: shortened(value) for name, value in drawn.propensities.items()},
         "expected_reward": None,
         "reward_std": None,
         "probability_best": None,
         "misfit": None,
         "reason": f"the declared fallback: {failure.cause}",
     }
+
+
+def _of_client(drawn: Drawn, failure: Failure, action: Scalar, propensity: float | None) -> dict[str, Any]:
+    """Give what the client drew, with its own propensity; one that told none made the draw that is made here."""
+    numbers, same = _of_fallback(drawn, failure), action == drawn.action
+    told = numbers["propensity"] if propensity is None else shortened(propensity)
+    if same and told == numbers["propensity"]:
+        return numbers
+    return {**numbers, "action": action, "propensity": None if propensity is None else told, "propensities": None}

@@ -22,7 +22,12 @@ LONGEST_PATH = 2048
 OPEN = re.compile(r"/(livez|readyz)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
 """What answers without a key: whether it lives, and the pages, which ask browsers to sign in."""
 
-LOOPBACK = {"localhost", "127.0.0.1", "::1", "testserver"}
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+"""What proxies add; behind one, every request seems to come from this machine."""
+
+READING = {"GET", "HEAD", "OPTIONS"}
 
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -58,7 +63,7 @@ class Door:
             await send(message)
 
         try:
-            scope.setdefault("state", {})["role"] = self._role(scope["path"], headers)
+            scope.setdefault("state", {})["role"] = self._role(scope, headers)
             _require_size(scope, headers)
         except ProblemError as problem:
             await send_problem(problem, send_with_headers)
@@ -73,19 +78,47 @@ class Door:
         route = getattr(scope.get("route"), "path", "none")
         self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
 
-    def _role(self, path: str, headers: Headers) -> Role | None:
+    def _role(self, scope: Scope, headers: Headers) -> Role | None:
         if self._keys is None:
-            # Without keys only this machine may ask, and no web page that a browser on it happens to show.
-            if _host(headers.get("host", "")) not in LOOPBACK:
-                raise ProblemError(
-                    403, "wrong-host", "Without keys this server answers on loopback only. Ask 127.0.0.1, or set keys."
-                )
+            _require_this_machine(scope["method"], headers)
             return Role.ADMIN
         kind, _, presented = headers.get("authorization", "").partition(" ")
         role = self._keys.role_of(presented.strip()) if kind.lower() == "bearer" else None
-        if role is None and not OPEN.fullmatch(path):
+        if role is None and not OPEN.fullmatch(scope["path"]):
             raise ProblemError(401, "key-needed", "Send a known key: `Authorization: Bearer KEY`. An admin makes one.")
         return role
+
+
+def _require_this_machine(method: str, headers: Headers) -> None:
+    """Without keys only this machine may ask: no proxy for others, and no web page that a browser happens to show."""
+    if _host(headers.get("host", "")) not in LOOPBACK:
+        raise ProblemError(
+            403, "wrong-host", "Without keys this server answers on loopback only. Ask 127.0.0.1, or set keys."
+        )
+    if any(name in headers for name in FORWARDED):
+        raise ProblemError(
+            403,
+            "forwarded",
+            "This came through a proxy, and without keys anybody could ask through it. Make a key with `ilb key` and "
+            "start the server with --keys.",
+        )
+    if method not in READING and _is_foreign(headers):
+        raise ProblemError(
+            403,
+            "foreign-page",
+            "This came from a page of another site, and without keys such pages may not change anything here. Make a "
+            "key with `ilb key` and start the server with --keys.",
+        )
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Whether a browser says that another site's page sends this; programs say neither, and are not meant."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site not in ("same-origin", "none"):
+        return True
+    if origin is None or (origin == "null" and site == "same-origin"):  # so the pages here are told to send it
+        return False
+    return origin.partition("://")[2].lower() != headers.get("host", "").lower()
 
 
 def _host(value: str) -> str:

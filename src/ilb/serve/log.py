@@ -74,7 +74,7 @@ def table_rows(store: AbstractStore, schema: Schema, after: int = 0) -> Iterator
             schema.instance: event.person,
             time: context.get(time, answer["number"]),
             **{name: context.get(name) for name in contexts if name != time},
-            schema.action: names.label(done),
+            schema.action: done if (label := names.find(done)) is None else label,  # of a model before this one
             schema.reward: None if told is None else float(told.body["reward"]),
             **{named[name]: value for name, value in own.items()},
         }

@@ -29,6 +29,11 @@ class ActionNames:
     def of(cls, schema: Schema) -> ActionNames:
         return cls(schema.actions)
 
+    @property
+    def by_text(self) -> dict[str, Scalar]:
+        """The names of all actions, by their texts."""
+        return {str(name): name for name in self.all}
+
     def name(self, label: Hashable) -> Scalar:
         """Give an action as it is sent.
 

@@ -7,20 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import Header, Path, Request
 
-from ilb.errors import IlbError
-from ilb.live.slips import FAR
 from ilb.serve import answers
 from ilb.serve.bodies import LONGEST_LABEL
 from ilb.serve.keys import Role
 from ilb.serve.metrics import Metrics
-from ilb.serve.problems import ProblemError
+from ilb.serve.problems import ProblemError, unknown_decision
 from ilb.serve.service import Service
 from ilb.serve.status import Health
 
 KEY = r"^[!-~]{1,200}$"
+ID = re.compile("[0-9a-f]{24}")
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -94,26 +92,8 @@ def key_of(key: str | None, *, needed: bool = True) -> str:
     return key
 
 
-def with_names(office: Office, asked: dict[str, Any]) -> dict[str, Any]:
-    """Replace the actions of a request by their names; raises for those that are not known."""
-    names = office.service.names
-    for field in ("allowed", "forbidden"):
-        if asked.get(field) is not None:
-            asked[field] = [names.name(names.label(one)) for one in asked[field]]
-    for holder, field in ((asked, "taken"), (asked, "action"), (asked.get("made") or {}, "action")):
-        if holder.get(field) is not None:
-            holder[field] = names.name(names.label(holder[field]))
-    return asked
-
-
-def require_sense(office: Office, context: dict[str, Any]) -> None:
-    """Raise if the model can't read a context: that is the sender's slip, and not a failure of the model."""
-    served = office.service.engine.served
-    if served is None:
-        return
-    try:
-        row = served.schema.encode(context)
-    except IlbError as error:
-        raise ProblemError(422, "context", str(error)) from error
-    if np.abs(row).max(initial=0.0) > FAR:
-        office.metrics.far.inc()
+def id_of(decision: str) -> str:
+    """Give an id as it came, if it can be one; the store is not asked for anything else."""
+    if not ID.fullmatch(decision):
+        raise unknown_decision()
+    return decision

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ilb.serve.desk import Desk
 from ilb.serve.engine import Question, Verdict
 from ilb.serve.events import Event, Kind, Mode, write_json
 from ilb.serve.problems import ProblemError, erased_decision, unknown_decision
@@ -26,13 +27,14 @@ class Answer(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is stored about an operation's person and decision, and the time at which it is carried out."""
+    """What is stored about an operation's person and decision, when it is carried out, and who decides then."""
 
     person: str
     head: Head
     about: Sequence[Event]
     repeat: Event | None
     at: str
+    desk: Desk
 
 
 class Outcome(NamedTuple):
@@ -64,16 +66,23 @@ class AbstractOperation(ABC):
         """Make the event and the answer."""
 
 
-def same_request(stored: Event, request: dict[str, Any]) -> Answer:
-    """Answer a repeat with the stored bytes; the same key with another body is refused."""
-    if stored.body.get("request") != request:
+def same_request(stored: Event, kind: Kind, request: dict[str, Any]) -> Answer:
+    """Answer a repeat with the stored bytes; the same key with another request is refused."""
+    if stored.kind != kind or _by_text(stored.body.get("request") or {}) != _by_text(request):
         raise ProblemError(
             422,
             "key-reused",
-            "This idempotency key came before with another body. Give each new request a key of its own; repeat a "
+            "This idempotency key came before with another request. Give each new request a key of its own; repeat a "
             "request only as it was.",
         )
     return Answer(200, write_json(stored.body["answer"]))
+
+
+def _by_text(request: dict[str, Any]) -> dict[str, Any]:
+    """Give a request with its actions as texts, as which they can be compared whatever model is in charge."""
+    lists = {name: request[name] for name in ("allowed", "forbidden") if request.get(name) is not None}
+    taken = {} if request.get("taken") is None else {"taken": str(request["taken"])}
+    return {**request, **{name: [str(one) for one in given] for name, given in lists.items()}, **taken}
 
 
 @dataclass
@@ -84,9 +93,13 @@ class Observe(AbstractOperation):
     key: str
     request: dict[str, Any]
     decision: None = field(default=None, init=False)
+    is_far: bool = field(default=False, init=False)
 
     def settled(self, found: Found) -> Answer | None:
-        return None if found.repeat is None else same_request(found.repeat, self.request)
+        if found.repeat is not None:
+            return same_request(found.repeat, Kind.OBSERVATION, self.request)
+        self.is_far = found.desk.is_far(self.request["context"])
+        return None
 
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:
         del verdict
@@ -94,7 +107,7 @@ class Observe(AbstractOperation):
         answer = {"event": number, "recorded_at": found.at}
         body = {"request": self.request, "answer": answer}
         event = Event(found.person, number, Kind.OBSERVATION, found.at, body, key=self.key)
-        return Outcome(Answer(201, write_json(answer)), Entry(event))
+        return Outcome(Answer(201, write_json(answer)), Entry(event, began=found.head.began))
 
 
 def decision_of(about: Sequence[Event]) -> Event:
@@ -130,9 +143,10 @@ class Learn(AbstractOperation):
             )
         told, done = last_of(found.about, Kind.OUTCOME), self._done(decided)
         if told is None:
+            if self.action is not None:
+                found.desk.done(self.action)
             return None
-        same = (told.body["reward"], told.body["action"]) == (self.reward, done)
-        if not same:
+        if (told.body["reward"], str(told.body["action"])) != (self.reward, str(done)):
             raise ProblemError(
                 409,
                 "contradiction",
@@ -144,7 +158,8 @@ class Learn(AbstractOperation):
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:
         del verdict
         decided = decision_of(found.about)
-        done, number = self._done(decided), found.head.events + 1
+        done = self._done(decided) if self.action is None else found.desk.done(self.action)
+        number = found.head.events + 1
         would = decided.body["answer"]["would"]
         told_now = decided.body["answer"]["mode"] == Mode.SHADOW and decided.body.get("taken") is None
         told = {"agrees": done == would} if told_now and would is not None else None
@@ -158,7 +173,7 @@ class Learn(AbstractOperation):
         }
         body = {"reward": self.reward, "action": done, "told": told, "answer": answer}
         event = Event(found.person, number, Kind.OUTCOME, found.at, body, self.decision)
-        return Outcome(Answer(201, write_json(answer)), Entry(event))
+        return Outcome(Answer(201, write_json(answer)), Entry(event, began=found.head.began))
 
     def _done(self, decided: Event) -> Any:
         """What was really done: as told now, as told when it was decided, or as decided."""
@@ -194,8 +209,8 @@ class Correct(AbstractOperation):
                 409, "no-outcome", "This decision has no outcome that could be corrected. POST one first."
             )
         done = current.body["action"] if self.action is None else self.action
-        told = (current.body.get("supersedes"), current.body["reward"], current.body["action"])
-        if told == (self.supersedes, self.reward, done):
+        told = (current.body.get("supersedes"), current.body["reward"], str(current.body["action"]))
+        if told == (self.supersedes, self.reward, str(done)):
             return Answer(200, write_json(current.body["answer"]))
         if current.number != self.supersedes:
             raise ProblemError(
@@ -203,13 +218,16 @@ class Correct(AbstractOperation):
                 "superseded",
                 f"The outcome in force is event {current.number}, not {self.supersedes}. Look at it, and correct that.",
             )
+        if self.action is not None:
+            found.desk.done(self.action)
         return None
 
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:
         del verdict
         current = last_of(found.about, Kind.OUTCOME, Kind.CORRECTION)
         assert current is not None
-        done, number = current.body["action"] if self.action is None else self.action, found.head.events + 1
+        done = current.body["action"] if self.action is None else found.desk.done(self.action)
+        number = found.head.events + 1
         answer = {
             "decision_id": self.decision,
             "event": number,
@@ -220,7 +238,7 @@ class Correct(AbstractOperation):
         }
         body = {"reward": self.reward, "action": done, "supersedes": self.supersedes, "why": self.why, "answer": answer}
         event = Event(found.person, number, Kind.CORRECTION, found.at, body, self.decision)
-        return Outcome(Answer(201, write_json(answer)), Entry(event))
+        return Outcome(Answer(201, write_json(answer)), Entry(event, began=found.head.began))
 
 
 @dataclass
@@ -248,7 +266,7 @@ class Void(AbstractOperation):
         number = found.head.events + 1
         answer = {"decision_id": self.decision, "event": number, "why": self.why, "recorded_at": found.at}
         event = Event(found.person, number, Kind.VOID, found.at, {"why": self.why, "answer": answer}, self.decision)
-        return Outcome(Answer(201, write_json(answer)), Entry(event))
+        return Outcome(Answer(201, write_json(answer)), Entry(event, began=found.head.began))
 
 
 def parsed(moment: str) -> datetime:

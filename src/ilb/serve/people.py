@@ -137,7 +137,7 @@ def catch_up(served: ServedModel, store: AbstractStore, person: str, head: Head,
     else:
         go_on(served, known, tail, {})
     if len(tail) > LONG:  # if this took longer than there is time, the next one need not begin again
-        store.save_states({person: known.saved(served)})
+        store.save_states({person: known.saved(served)}, {person: head.began})
     return known
 
 
@@ -190,8 +190,8 @@ def request_of(event: Event) -> dict[str, Any]:
 
 
 def labels_of(served: ServedModel, names: list[Any] | None) -> list[Any] | None:
-    """Translate names of actions to labels."""
-    return None if names is None else [served.names.label(name) for name in names]
+    """Translate names of actions to labels, without those that this model does not know."""
+    return None if names is None else [label for name in names if (label := served.names.find(name)) is not None]
 
 
 def _corrected(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
@@ -206,6 +206,8 @@ def _decided(served: ServedModel, known: Known, event: Event, corrected: Correct
     del corrected
     request = request_of(event)
     allowed, forbidden = (labels_of(served, request.get(name)) for name in ("allowed", "forbidden"))
+    if not set(served.schema.actions if allowed is None else allowed) - set(forbidden or ()):
+        allowed = forbidden = None  # this model could have chosen none of these, but the context is known all the same
     return known.decide(str(event.decision), request["context"], allowed, forbidden)
 
 
@@ -214,7 +216,11 @@ def _outcome(served: ServedModel, known: Known, event: Event, corrected: Correct
     if number is None:  # the model has not taken in its context
         return
     told = corrected.get(str(event.decision), event.body)
-    known.live.learn(number, told["reward"], action=served.names.label(told["action"]))
+    done = served.names.find(told["action"])
+    if done is None:  # an action of another model: nothing can be learned of it here
+        known.live.forget(number)
+    else:
+        known.live.learn(number, told["reward"], action=done)
 
 
 def _void(served: ServedModel, known: Known, event: Event, corrected: Corrections) -> None:

@@ -37,6 +37,12 @@ def erased_decision() -> ProblemError:
     return ProblemError(410, "erased", "The person of this decision was erased; only counts are left.")
 
 
+def erased_meanwhile() -> ProblemError:
+    return ProblemError(
+        410, "erased", "The person was erased while this was under way, so nothing was stored. Ask again to begin anew."
+    )
+
+
 def cannot_store(detail: str) -> ProblemError:
     return ProblemError(
         503, "cannot-store", f"Nothing can be stored now, so nothing was done: {detail} Try again.", retry_after=1

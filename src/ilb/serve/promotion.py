@@ -15,7 +15,7 @@ from ilb.errors import IlbError
 from ilb.logs import Schema
 from ilb.serve.engine import Engine, Question, answer
 from ilb.serve.events import SERVICE
-from ilb.serve.names import ActionNames
+from ilb.serve.names import ActionNames, Scalar
 from ilb.serve.people import ServedModel
 from ilb.serve.store.store import AbstractStore
 
@@ -39,6 +39,15 @@ def last_promoted(store: AbstractStore) -> dict[str, Any] | None:
             body: dict[str, Any] = event.body
             return body
     return None
+
+
+def past_actions(store: AbstractStore) -> dict[str, Scalar]:
+    """The actions of all models that were ever in charge, by their text, as the log has them."""
+    past: dict[str, Scalar] = {}
+    for event in store.events_of(SERVICE):
+        if event.body.get("what") == "promoted":
+            past |= ActionNames.of(Schema.from_json(event.body["schema"])).by_text
+    return past
 
 
 def take_charge(store: AbstractStore, path: Path, policy: str | None, seed: int, *, promote: bool = False) -> InCharge:
@@ -96,6 +105,11 @@ class ShadowPlay:
                 return
             self._waiting += 1
         self._thread.submit(self._play, question, chosen)
+
+    def forget(self, person: str) -> None:
+        """Forget a person, now and behind all that still waits to be played."""
+        self._states.forget(person)
+        self._thread.submit(self._states.forget, person)
 
     def report(self) -> dict[str, Any]:
         """Say how often both agree, and what the staged model expects to gain where they do not, on average."""

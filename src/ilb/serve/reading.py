@@ -15,7 +15,7 @@ from ilb.serve.bodies import ModelBody
 from ilb.serve.events import write_json
 from ilb.serve.keys import Role
 from ilb.serve.log import as_table, parquet_bytes, stored_schema, table_rows
-from ilb.serve.office import PROBLEMS, DecisionId, Office, Person, label_of, office_of
+from ilb.serve.office import PROBLEMS, DecisionId, Office, Person, id_of, label_of, office_of
 from ilb.serve.people import ServedModel
 from ilb.serve.problems import ProblemError
 from ilb.serve.status import LEVELS, severity_of
@@ -39,14 +39,15 @@ async def person_story(request: Request, person: Person) -> Response:
 async def erase(request: Request, person: Person) -> Response:
     """Erase label, contexts, rewards and answers for good; that there were decisions stays counted."""
     office = office_of(request)
-    return JSONResponse({"erased_events": await run_in_threadpool(office.service.erase, label_of(office, person))})
+    erased = await run_in_threadpool(office.service.erase, label_of(office, person))
+    return JSONResponse({"erased_events": erased.events, "overwritten": erased.is_overwritten})
 
 
 @router.get("/v1/decisions/{decision}", summary="A decision", response_model=answers.DecisionStory, tags=["read"])
 async def decision_story(request: Request, decision: DecisionId) -> Response:
     """Give a decision with its outcome, as far as there is one."""
     office = office_of(request, Role.READ, Role.DECIDE)
-    about = await run_in_threadpool(office.service.store.about, [decision])
+    about = await run_in_threadpool(office.service.store.about, [id_of(decision)])
     return JSONResponse(story_of_decision(about.get(decision, [])))
 
 

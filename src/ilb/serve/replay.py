@@ -108,11 +108,15 @@ def _torn(store: AbstractStore) -> list[str]:
 
 
 def _verify_person(store: AbstractStore, models: Mapping[str, ServedModel], person: str, report: Report) -> None:
-    events = store.events_of(person)
+    # In this order, because a server may write meanwhile: a state is not behind the head, and events are cut off there.
+    saved = store.states([person]).get(person)
+    head = store.heads([person]).get(person)
+    if head is None:
+        return  # erased since the list was read
+    events = [event for event in store.events_of(person) if event.number <= head.events]
     report.people += 1
     report.events += len(events)
-    report.wrong += _disorder(events, store.heads([person])[person])
-    saved = store.states([person]).get(person)
+    report.wrong += _disorder(events, head)
     answers = [event.body["answer"] for event in events if event.kind == Kind.DECISION]
     report.by_fallback += sum(answer["fallback"] is not None for answer in answers)
     report.without_model += sum(answer["fallback"] is None and answer["model"] not in models for answer in answers)

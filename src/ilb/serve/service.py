@@ -12,21 +12,21 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ilb.errors import FileError
-from ilb.serve.deciding import Desk
+from ilb.serve.desk import Desk
 from ilb.serve.engine import Engine, Verdict
 from ilb.serve.events import SERVICE, Event, Kind, written
 from ilb.serve.fallback import UNIFORM
 from ilb.serve.names import ActionNames, Scalar
 from ilb.serve.operations import AbstractOperation, Answer, Found, Outcome
 from ilb.serve.people import ServedModel
-from ilb.serve.problems import ProblemError, cannot_store, unknown_decision
-from ilb.serve.promotion import ShadowPlay, last_promoted, load_again
+from ilb.serve.problems import ProblemError, cannot_store, erased_meanwhile, unknown_decision
+from ilb.serve.promotion import ShadowPlay, last_promoted, load_again, past_actions
 from ilb.serve.store.store import AbstractStore, Entry, Head, StoreUnavailableError
 
 TURN = 64
@@ -41,14 +41,24 @@ MOST_WAITING = 2000
 DEADLINE = 1.0
 """Seconds that the model has for the decisions of one turn."""
 
+FOLLOW_AGAIN = 10.0
+"""Seconds after which a model that another server has promoted is looked for again, where it could not be read."""
+
+SCRUBBING = 2.0
+"""Seconds for which whoever erases waits until what was erased is overwritten everywhere."""
+
+SCRUB_AGAIN = 5.0
+"""Seconds between two attempts to overwrite what somebody still read."""
+
 
 class Waiting(NamedTuple):
-    """An operation and where its answer goes."""
+    """An operation and where its answer goes; `began` is that of its person when it was tried before."""
 
     operation: AbstractOperation
     answer: Future[Answer]
     since: float
     tries: int = 0
+    began: str = ""
 
 
 class Ready(NamedTuple):
@@ -56,6 +66,13 @@ class Ready(NamedTuple):
 
     waiting: Waiting
     found: Found
+
+
+class Erased(NamedTuple):
+    """How many events were a person's, and whether no file of the store holds them any more."""
+
+    events: int
+    is_overwritten: bool
 
 
 class Service:
@@ -83,21 +100,20 @@ class Service:
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._deferred: deque[Waiting] = deque()
         self._models = store.heads([SERVICE]).get(SERVICE, Head()).events
+        self._past = {**past_actions(store), **names.by_text}
+        self._is_following, self._follow_at = False, 0.0
         self.staged: ShadowPlay | None = None
+        self.is_scrubbing = False
         self._turn = threading.Lock()
         self._closed = False
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ilb-service", daemon=True)
         self._thread.start()
 
     @property
     def desk(self) -> Desk:
-        served = self.engine.served
-        return Desk(
-            self.names,
-            self.declared,
-            None if served is None else served.fingerprint,
-            UNIFORM if served is None else served.policy,
-        )
+        """By whom and between what decisions are made now."""
+        return Desk(self.names, self.declared, self.engine.served, self._past)
 
     @property
     def noise(self) -> Mapping[str, float]:
@@ -136,58 +152,90 @@ class Service:
             self._queue.put(Waiting(operation, answer, time.monotonic()))
         return answer
 
-    def between_turns(self, work: Callable[[], None]) -> None:
-        """Do something while this server writes nothing."""
-        with self._turn:
-            work()
-
-    def erase(self, person: str) -> int:
-        """Erase a person between two turns; gives the number of events that were theirs."""
+    def erase(self, person: str) -> Erased:
+        """Erase a person between two turns, and see to it that no file holds what was erased."""
         with self._turn:
             if person == SERVICE or person not in self.store.heads([person]):
                 raise ProblemError(404, "unknown-person", "Nothing is stored under this label, so nothing was erased.")
             events = self.store.erase(person, f"erased-{secrets.token_hex(8)}", written(self.clock()))
             self.engine.forget(person)
-        return events
+            if self.staged is not None:
+                self.staged.forget(person)
+        return Erased(events, self._scrub())
 
-    def record_model(self, served: ServedModel, what: str, then: Callable[[ServedModel], None] | None = None) -> None:
-        """Write down which model is promoted or staged, and act on that, between two turns."""
+    def _scrub(self) -> bool:
+        """Overwrite what was erased, for a while, and later if that is not enough; nobody's decision waits for it."""
+        until = time.monotonic() + SCRUBBING
+        while not self.store.scrub():
+            if time.monotonic() > until:
+                self._note("erasure", "somebody reads files that hold what was erased; it is tried again")
+                if not self.is_scrubbing:
+                    self.is_scrubbing = True
+                    threading.Thread(target=self._scrub_later, name="ilb-scrub", daemon=True).start()
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _scrub_later(self) -> None:
+        while not self._ending.wait(SCRUB_AGAIN):
+            if self.store.scrub():
+                self.is_scrubbing = False
+                return
+
+    def record_model(self, served: ServedModel, what: str) -> None:
+        """Write down which model is promoted or staged, between two turns."""
         with self._turn:
-            for _ in range(TRIES):
-                head = self.store.heads([SERVICE]).get(SERVICE, Head())
-                body = {"what": what, **served.described()}
-                event = Event(SERVICE, head.events + 1, Kind.MODEL, written(self.clock()), body)
-                if self.store.append([Entry(event)])[0]:
-                    self._models = event.number
-                    if then is not None:
-                        then(served)
-                    return
+            self._write_model(served, what)
+
+    def _write_model(self, served: ServedModel, what: str) -> None:
+        for _ in range(TRIES):
+            head = self.store.heads([SERVICE]).get(SERVICE, Head())
+            body = {"what": what, **served.described()}
+            event = Event(SERVICE, head.events + 1, Kind.MODEL, written(self.clock()), body)
+            if self.store.append([Entry(event, began=head.began)])[0]:
+                self._models = event.number
+                return
         raise FileError("other servers write of models all the time; this one found no gap.")
 
     def stage(self, served: ServedModel) -> None:
         """Play a model in shadow on what comes in from now on, in the place of one that was staged before."""
-        self.record_model(served, "staged")
-        before, self.staged = self.staged, ShadowPlay(served, self.store)
+        with self._turn:
+            self._write_model(served, "staged")
+            before, self.staged = self.staged, ShadowPlay(served, self.store)
         if before is not None:
             before.close()
 
     def promote(self) -> ServedModel:
         """Put the staged model in charge, between two turns."""
-        staged = self.staged
-        if staged is None:
-            raise ProblemError(409, "nothing-staged", "No model is staged. POST one to /v1/model first.")
-        self.record_model(staged.served, "promoted", then=self._put_in_charge)
-        self.staged = None
+        with self._turn:
+            staged = self.staged
+            if staged is None:
+                raise ProblemError(409, "nothing-staged", "No model is staged. POST one to /v1/model first.")
+            if not self._has_fallback(staged.served):
+                raise ProblemError(
+                    409,
+                    "no-fallback",
+                    f"The staged model does not know the declared fallback, {self.declared}. Start the server with "
+                    "--fallback uniform or an action of both models, or stage a model that has this one.",
+                )
+            self._write_model(staged.served, "promoted")
+            self._put_in_charge(staged.served)
+            self.staged = None
         staged.close()
         return staged.served
+
+    def _has_fallback(self, served: ServedModel) -> bool:
+        return self.declared is None or served.names.find(self.declared) is not None
 
     def _put_in_charge(self, served: ServedModel) -> None:
         self.engine.replace(served)
         self.names = served.names
+        self._past = {**self._past, **served.names.by_text}
 
     def close(self) -> None:
         """Carry out what waits, then stop."""
         self._closed = True
+        self._ending.set()
         self._queue.put(None)
         self._thread.join(timeout=30)
         self.engine.close()
@@ -206,9 +254,11 @@ class Service:
     def _take(self) -> tuple[list[Waiting], bool]:
         """Take what waits, in order; wait only if nothing does."""
         batch: list[Waiting] = []
-        stop = self._closed and self._queue.empty() and not self._deferred
         while self._deferred and len(batch) < TURN:
-            batch.append(self._deferred.popleft())
+            before = self._deferred.popleft()
+            if not before.answer.done():  # it may have been refused since, with its turn
+                batch.append(before)
+        stop = self._closed and self._queue.empty() and not batch
         while len(batch) < TURN and not stop:
             try:
                 one = self._queue.get(block=not batch)
@@ -241,27 +291,46 @@ class Service:
 
     def _notice(self, head: Head) -> None:
         """Follow another server that has promoted a model."""
-        if head.events > self._models:
-            self._models = head.events
-            threading.Thread(target=self._follow, name="ilb-follow", daemon=True).start()
+        if head.events > self._models and not self._is_following and time.monotonic() >= self._follow_at:
+            self._is_following = True
+            threading.Thread(target=self._follow, args=(head.events,), name="ilb-follow", daemon=True).start()
 
-    def _follow(self) -> None:
+    def _follow(self, number: int) -> None:
+        """Follow up to an event of the service; what could not be followed is tried again."""
+        try:
+            is_done = self._take_up(number)
+        except Exception as error:
+            self._note("model", f"another server has promoted a model; taking it up failed: {type(error).__name__}")
+            is_done = False
+        if not is_done:
+            self._follow_at = time.monotonic() + FOLLOW_AGAIN
+        self._is_following = False
+
+    def _take_up(self, number: int) -> bool:
         described = last_promoted(self.store)
-        served = self.engine.served
-        if described is None or (served is not None and served.fingerprint == described["fingerprint"]):
-            return
-        loaded = load_again(described)
-        if loaded is None:
-            self._note("model", "another server has promoted a model that can't be read here")
-            return
-        loaded.warm_up()
+        served, loaded = self.engine.served, None
+        if described is not None and (served is None or served.fingerprint != described["fingerprint"]):
+            loaded = load_again(described)
+            if loaded is None:
+                self._note("model", "another server has promoted a model that can't be read here")
+                return False
+            if not self._has_fallback(loaded):
+                self._note("model", "another server has promoted a model without the fallback that is declared here")
+            loaded.warm_up()
         with self._turn:
-            self._put_in_charge(loaded)
+            if self._models < number:  # else this server has promoted one itself meanwhile
+                self._models = number
+                if loaded is not None:
+                    self._put_in_charge(loaded)
+        return True
 
     def _finish(self, one: Ready, verdict: Verdict | None) -> Outcome | None:
         """Make the event and the answer of one operation; its failure is its own."""
         try:
             return one.waiting.operation.outcome(one.found, verdict)
+        except ProblemError as problem:
+            _refuse(one.waiting, problem)
+            return None
         except Exception as error:
             self._note("service", type(error).__name__)
             _refuse(one.waiting, _mistake(error))
@@ -269,8 +338,34 @@ class Service:
 
     def _look_up(self, batch: Sequence[Waiting]) -> list[Ready]:
         """Read what is stored about each operation; answer those that need nothing new, defer second ones."""
-        ids = {one.operation.decision for one in batch if one.operation.decision is not None}
-        about = self.store.about(ids) if ids else {}
+        first = self._one_for_each_person(batch)
+        heads = self.store.heads([*first, SERVICE])
+        self._notice(heads.get(SERVICE, Head()))
+        # Behind the heads: what is read here may be newer than a head, and then the append fails, but never older.
+        about = self._about(first.values())
+        keys = [(person, one.operation.key) for person, one in first.items() if one.operation.key is not None]
+        repeats = self.store.with_keys(keys) if keys else {}
+        at, desk, ready = written(self.clock()), self.desk, []
+        for person, waiting in first.items():
+            operation, head = waiting.operation, heads.get(person, Head())
+            repeat = repeats.get((person, operation.key or ""))
+            found = Found(person, head, about.get(operation.decision or "", []), repeat, at, desk)
+            try:
+                if waiting.began and waiting.began != head.began:
+                    raise erased_meanwhile()
+                answer = operation.settled(found)
+            except ProblemError as problem:
+                _refuse(waiting, problem)
+                continue
+            if answer is None:
+                ready.append(Ready(waiting, found))
+            else:
+                _acknowledge(waiting, answer)
+        return ready
+
+    def _one_for_each_person(self, batch: Sequence[Waiting]) -> dict[str, Waiting]:
+        """Find whom each operation is about; second ones for a person wait for the next turn."""
+        about = self._about(batch)
         first: dict[str, Waiting] = {}
         for waiting in batch:
             operation = waiting.operation
@@ -282,50 +377,42 @@ class Service:
                 self._deferred.append(waiting)
             else:
                 first[person] = waiting
-        heads = self.store.heads([*first, SERVICE])
-        self._notice(heads.get(SERVICE, Head()))
-        keys = [(person, one.operation.key) for person, one in first.items() if one.operation.key is not None]
-        repeats = self.store.with_keys(keys) if keys else {}
-        at, ready = written(self.clock()), []
-        for person, waiting in first.items():
-            operation = waiting.operation
-            repeat = repeats.get((person, operation.key or ""))
-            found = Found(person, heads.get(person, Head()), about.get(operation.decision or "", []), repeat, at)
-            try:
-                answer = operation.settled(found)
-            except ProblemError as problem:
-                _refuse(waiting, problem)
-                continue
-            if answer is None:
-                ready.append(Ready(waiting, found))
-            else:
-                waiting.answer.set_result(answer)
-        return ready
+        return first
+
+    def _about(self, batch: Iterable[Waiting]) -> dict[str, list[Event]]:
+        ids = {one.operation.decision for one in batch if one.operation.decision is not None}
+        return self.store.about(ids) if ids else {}
 
     def _store_and_answer(self, finished: Sequence[tuple[Ready, Outcome]]) -> None:
         entries = [outcome.entry for _, outcome in finished if outcome.entry is not None]
         stored = iter(self.store.append(entries) if entries else [])
+        # From here on it is stored, whatever happens: each is answered, and no failure of one is another's.
         for one, outcome in finished:
             if outcome.entry is None:
-                one.waiting.answer.set_result(outcome.answer)
+                _acknowledge(one.waiting, outcome.answer)
             elif next(stored):
-                self._settle(one, outcome.entry, outcome)
+                _acknowledge(one.waiting, outcome.answer)
+                self._settle(one, outcome.entry, outcome.verdict or Verdict())
             elif one.waiting.tries < TRIES:  # another server was quicker: look again
-                self._deferred.append(one.waiting._replace(tries=one.waiting.tries + 1))
+                self._deferred.append(
+                    one.waiting._replace(tries=one.waiting.tries + 1, began=one.waiting.began or one.found.head.began)
+                )
             else:
                 _refuse(one.waiting, cannot_store("other servers write for this person all the time."))
 
-    def _settle(self, one: Ready, entry: Entry, outcome: Outcome) -> None:
-        verdict = outcome.verdict or Verdict()
-        if verdict.known is not None:
-            self.engine.keep(one.found.person, verdict.known)
-        if verdict.failure is not None:
-            self._note("model", verdict.failure.cause)
-        one.waiting.answer.set_result(outcome.answer)
-        self.watch(one.found, entry.event)
-        question = one.waiting.operation.question(one.found)
-        if self.staged is not None and question is not None:
-            self.staged.play(question, entry.event.body["answer"]["action"])
+    def _settle(self, one: Ready, entry: Entry, verdict: Verdict) -> None:
+        """Remember, count and play in shadow what was stored and answered."""
+        try:
+            if verdict.known is not None:
+                self.engine.keep(one.found.person, verdict.known)
+            if verdict.failure is not None:
+                self._note("model", verdict.failure.cause)
+            self.watch(one.found, entry.event)
+            question = one.waiting.operation.question(one.found)
+            if self.staged is not None and question is not None:
+                self.staged.play(question, entry.event.body["answer"]["action"])
+        except Exception as error:
+            self._note("service", type(error).__name__)
 
     def _note(self, where: str, cause: str) -> None:
         self.failures[where] += 1
@@ -338,6 +425,11 @@ def _mistake(error: Exception) -> ProblemError:
 
 def _unwatched(found: Found, event: Event) -> None:
     del found, event
+
+
+def _acknowledge(waiting: Waiting, answer: Answer) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_result(answer)
 
 
 def _refuse(waiting: Waiting, problem: ProblemError) -> None:

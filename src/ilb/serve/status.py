@@ -53,7 +53,7 @@ class Health:
         """Give all that is wrong, the worst first."""
         if self._seen is not None and time.monotonic() < self._seen[0] + 1:
             return self._seen[1]
-        found = [*self._of_store(), *self._of_model(), *self._of_queue()]
+        found = [*self._of_store(), *self._of_model(), *self._of_queue(), *self._of_erasures()]
         found.sort(key=lambda finding: -LEVELS.index(finding.severity))
         self._seen = (time.monotonic(), found)
         return found
@@ -132,6 +132,18 @@ class Health:
         if waiting <= WAITING:
             return []
         return [Finding("yellow", f"{waiting} requests wait", "Slow the clients down, or use a larger machine.")]
+
+    def _of_erasures(self) -> list[Finding]:
+        if not self._service.is_scrubbing:
+            return []
+        return [
+            Finding(
+                "yellow",
+                "files of the store still hold what was erased, because somebody reads them",
+                "End what reads the store for long: a copy, an export, another program. What was erased is overwritten "
+                "then, without anything being done.",
+            )
+        ]
 
 
 def agreement_of(counts: dict[str, int]) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from starlette.concurrency import run_in_threadpool
 
 from ilb.serve.deciding import Decide
 from ilb.serve.keys import Keys, Role
+from ilb.serve.office import CONTROLS, id_of
 from ilb.serve.page import overview
 from ilb.serve.page.digest import Digests, colours_of, is_pending
 from ilb.serve.page.drawing import Row, intervals, number
 from ilb.serve.page.portraits import line_of, portrait_of
 from ilb.serve.page.sessions import COOKIE, LASTS, Sessions
 from ilb.serve.page.trying import MOST_BOXES, context_of, fields_of, forbidden_of
-from ilb.serve.problems import ProblemError, cannot_store, unknown_decision
+from ilb.serve.problems import ProblemError, cannot_store, unknown_decision, unknown_person
 from ilb.serve.service import Service
 from ilb.serve.status import Health
 from ilb.serve.store.store import AbstractStore, StoreUnavailableError
@@ -84,13 +85,16 @@ async def start(request: Request) -> Response:
 @pages.get("/people")
 async def people(request: Request, after: str = "", label: str = "") -> Response:
     shared = _enter(request, Role.READ)
-    lines, more = await run_in_threadpool(_people, shared, after[:200], label.strip()[:200])
+    after, label = (CONTROLS.sub("", typed.strip())[:200] for typed in (after, label))
+    lines, more = await run_in_threadpool(_people, shared, after, label)
     return await _show(request, "people.html", at="/people", lines=lines, more=more, label=label, after=after)
 
 
 @pages.get("/people/{person}")
 async def person(request: Request, person: str) -> Response:
     shared = _enter(request, Role.READ)
+    if CONTROLS.search(person):
+        raise unknown_person()
     portrait = await run_in_threadpool(portrait_of, shared.reader, person, shared.service.names.all)
     return await _show(request, "person.html", at="/people", portrait=portrait, shown=DECISIONS)
 
@@ -117,7 +121,7 @@ async def decisions(request: Request, only: str = "") -> Response:
 @pages.get("/decisions/{decision}")
 async def decision(request: Request, decision: str) -> Response:
     shared = _enter(request, Role.READ)
-    about = (await run_in_threadpool(shared.reader.about, [decision])).get(decision, [])
+    about = (await run_in_threadpool(shared.reader.about, [id_of(decision)])).get(decision, [])
     if not about:
         raise unknown_decision()
     story = story_of_decision(about)
@@ -264,12 +268,9 @@ async def _ask(shared: Pages, typed: dict[str, str], ticked: list[str]) -> str:
     served = service.engine.served
     if served is None:
         raise ProblemError(409, "no-model", "No model is loaded, so there is nothing to try.")
-    label = typed.get("person", "").strip()[:200] or "somebody new"
+    label = CONTROLS.sub("", typed.get("person", "")).strip()[:200] or "somebody new"
     asked = {"context": context_of(served, typed), "forbidden": forbidden_of(service.names, ticked)}
-    operation = Decide(service.desk, shared.label(label), "", asked, dry=True)
-    if not operation.open_actions():
-        raise ProblemError(422, "nothing-left", "All actions are ruled out. Allow at least one.")
-    answer = await asyncio.wrap_future(service.submit(operation))
+    answer = await asyncio.wrap_future(service.submit(Decide(shared.label(label), "", asked, dry=True)))
     return answer.text
 
 

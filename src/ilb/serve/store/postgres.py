@@ -146,7 +146,9 @@ class PostgresStore(AbstractStore):
             with self._reading() as connection:
                 connection.execute("SET statement_timeout = 0")
                 connection.execute("VACUUM events, people, states")
-                connection.execute("SELECT set_config('statement_timeout', %s, FALSE)", (SETTINGS["statement_timeout"],))
+                connection.execute(
+                    "SELECT set_config('statement_timeout', %s, FALSE)", (SETTINGS["statement_timeout"],)
+                )
         except StoreUnavailableError:
             return False
         return True

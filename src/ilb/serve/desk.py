@@ -1,0 +1,76 @@
+"""Desk: what all operations of a turn share, and whether a request makes sense to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ilb.errors import IlbError
+from ilb.live.slips import FAR
+from ilb.serve.fallback import UNIFORM
+from ilb.serve.names import ActionNames, Scalar
+from ilb.serve.people import ServedModel
+from ilb.serve.problems import ProblemError
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Names of actions, the declared fallback, and the model in charge, if there is one.
+
+    `past` has the actions of all models that were ever in charge, by their text: decisions among them have outcomes.
+    """
+
+    names: ActionNames
+    declared: Scalar | None = None
+    served: ServedModel | None = None
+    past: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str | None:
+        """The fingerprint of the model in charge."""
+        return None if self.served is None else self.served.fingerprint
+
+    @property
+    def policy(self) -> str:
+        return UNIFORM if self.served is None else self.served.policy
+
+    def done(self, name: Scalar) -> Scalar:
+        """Give something that was done by its name; raises if no model ever knew it."""
+        found = self.names.find(name)
+        if found is None and str(name) in self.past:
+            return self.past[str(name)]
+        return self.names.name(self.names.label(name))
+
+    def named(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Give a request with all actions by their names; raises for those that are not known."""
+        named = dict(request)
+        if request.get("allowed") is not None:
+            named["allowed"] = [self.names.name(self.names.label(one)) for one in request["allowed"]]
+        if request.get("forbidden") is not None:
+            named["forbidden"] = [self.done(one) for one in request["forbidden"]]
+        if request.get("taken") is not None:
+            named["taken"] = self.done(request["taken"])
+        return named
+
+    def open_actions(self, request: dict[str, Any]) -> list[Scalar]:
+        """The actions that a request leaves open; raises if there are none."""
+        allowed = request.get("allowed")
+        ruled_out = {str(name) for name in request.get("forbidden") or ()}
+        kept = dict.fromkeys(self.names.all if allowed is None else allowed)
+        left = [name for name in kept if str(name) not in ruled_out]
+        if not left:
+            raise ProblemError(422, "nothing-left", "All actions are ruled out. Allow at least one.")
+        return left
+
+    def is_far(self, context: dict[str, Any]) -> bool:
+        """Whether a context is far from the logs; raises if the model can't read it, which is the sender's slip."""
+        if self.served is None:
+            return False
+        try:
+            row = self.served.schema.encode(context)
+        except IlbError as error:
+            raise ProblemError(422, "context", str(error)) from error
+        return bool(np.abs(row).max(initial=0.0) > FAR)
