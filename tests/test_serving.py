@@ -7,9 +7,12 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +173,149 @@ def test_a_model_is_staged_played_in_shadow_and_promoted_and_knows_everybody_fro
     store.close()
 
 
+def decide(client: TestClient, key: str, person: str = "p0", **asked: Any) -> Any:
+    head = {"Idempotency-Key": key}
+    return client.post(f"/v1/people/{person}/decisions", json={"context": VISIT, **asked}, headers=head)
+
+
+def test_the_log_names_the_model_that_decided_though_another_was_promoted_meanwhile(
+    serve: Callable[[AbstractStore], tuple[Service, TestClient]],
+    models: Path,
+    old: ServedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = open_store(str(tmp_path / "ilb.db"))
+    service, client = serve(store)
+    decide(client, "v0")
+    service.stage(new := ServedModel.load(models / "new", POLICY))
+    submit, submitted = service.submit, threading.Event()
+
+    def submit_and_tell(operation: Any) -> Any:
+        answer = submit(operation)
+        submitted.set()
+        return answer
+
+    monkeypatch.setattr(service, "submit", submit_and_tell)
+    with ThreadPoolExecutor(1) as pool:
+        with service._turn:
+            asked = pool.submit(decide, client, "v1")
+            assert submitted.wait(20)
+            service._put_in_charge(new)
+            service._write_model(new, "promoted")
+        told = asked.result(30).json()
+    assert told["model"] == new.fingerprint
+    report = verify(store, {old.fingerprint: old, new.fingerprint: new})
+    assert report.is_whole, list(report.lines())
+    service.close()
+    store.close()
+
+
+def test_a_model_may_be_promoted_that_lacks_an_action_of_the_one_before(
+    serve: Callable[[AbstractStore], tuple[Service, TestClient]], old: ServedModel, tmp_path: Path
+) -> None:
+    clinic_model(drugs="AB").save(tmp_path / "fewer")
+    store = open_store(str(tmp_path / "ilb.db"))
+    service, client = serve(store)
+    asked: dict[str, dict[str, Any]] = {"v0": {"forbidden": ["C"]}, "v1": {"allowed": ["C"]}, "v2": {}}
+    before = {key: decide(client, key, **given) for key, given in asked.items()}
+    address = {key: f"/v1/decisions/{one.json()['decision_id']}/outcome" for key, one in before.items()}
+    client.post(address["v0"], json={"reward": 0.5})
+    assert client.post(address["v1"], json={"reward": 1.0}).json()["action"] == "C"
+    service.stage(fewer := ServedModel.load(tmp_path / "fewer", POLICY))
+    service.declared = "C"
+    refused = client.post("/v1/model/promote")
+    assert (refused.status_code, "declared fallback" in refused.json()["detail"]) == (409, True)
+    assert service.desk.model == old.fingerprint
+    service.declared = "B"
+    assert client.post("/v1/model/promote").status_code == 200
+    for key, given in asked.items():  # the same bytes, though the one in charge would not know what to make of it
+        again = decide(client, key, **given)
+        assert (again.status_code, again.content) == (200, before[key].content)
+    for status in (201, 200):
+        assert client.post(address["v2"], json={"reward": 2.0, "action": "C"}).status_code == status
+    assert client.post(address["v0"], json={"reward": 0.5, "action": "Z"}).status_code == 409
+    assert decide(client, "v3", allowed=["C"]).status_code == 422
+    known = fewer.bandit.start("p0")
+    first = known.decide(VISIT)
+    for lost in [known.decide(VISIT) for _ in range(2)]:
+        known.forget(lost)
+    known.learn(first, 0.5, action=before["v0"].json()["action"])
+    told = decide(client, "v3", forbidden=["C"]).json()
+    assert told["fallback"] is None
+    assert told["expected_reward"] == pytest.approx(dict(known.decide(VISIT).expected_reward), rel=1e-8)
+    made = {"action": "C", "cause": "away", "decided_at": "2026-01-02T03:04:05Z", "propensity": 0.25}
+    assert decide(client, "v4", made=made).json()["propensity"] == 0.25
+    drugs = [json.loads(line)["drug"] for line in client.get("/v1/log").text.splitlines()]
+    assert drugs == [before["v0"].json()["action"], "C", "C", told["action"], "C"]
+    table = pq.read_table(BytesIO(client.get("/v1/log?format=parquet").content))
+    assert table["drug"].to_pylist() == drugs
+    report = verify(store, {old.fingerprint: old, fewer.fingerprint: fewer})
+    assert report.is_whole, list(report.lines())
+    service.close()
+    again, client = serve(store, fewer)  # type: ignore[call-arg]
+    late = decide(client, "v5").json()["decision_id"]
+    assert client.post(f"/v1/decisions/{late}/outcome", json={"reward": 2.0, "action": "Z"}).status_code == 422
+    assert client.post(f"/v1/decisions/{late}/outcome", json={"reward": 2.0, "action": "C"}).status_code == 201
+    again.close()
+    store.close()
+
+
+def test_a_promotion_that_could_not_be_followed_is_followed_later(
+    serve: Callable[[AbstractStore], tuple[Service, TestClient]],
+    models: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ilb.serve.service.FOLLOW_AGAIN", 0.0)
+    store = open_store(str(tmp_path / "ilb.db"))
+    (one, _), (other, client) = serve(store), serve(store)
+    with monkeypatch.context() as away:
+        away.setattr("ilb.serve.service.load_again", lambda described: None)
+        one.stage(ServedModel.load(models / "new", POLICY))
+        promoted = one.promote()
+        decide(client, "v0")
+        deadline = time.monotonic() + 20
+        while not other.failures["model"] and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert "can't be read here" in other.last_failure["model"]
+    number = 0
+    while other.desk.model != promoted.fingerprint and time.monotonic() < deadline:
+        number += 1
+        decide(client, f"w{number}")
+        time.sleep(0.05)
+    assert other.desk.model == promoted.fingerprint
+    one.close()
+    other.close()
+    store.close()
+
+
+@pytest.mark.parametrize("method", ["states", "heads", "events_of"])
+def test_what_is_stored_while_a_person_is_verified_is_no_finding(
+    serve: Callable[[AbstractStore], tuple[Service, TestClient]],
+    old: ServedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+) -> None:
+    store = open_store(str(tmp_path / "ilb.db"))
+    service, client = serve(store)
+    live_through(client, people=1)
+    plain = getattr(store, method)
+
+    def meanwhile(*given: Any) -> Any:
+        monkeypatch.setattr(store, method, plain)
+        assert decide(client, "meanwhile").status_code == 201
+        return plain(*given)
+
+    monkeypatch.setattr(store, method, meanwhile)
+    report = verify(store, {old.fingerprint: old}, ["p0"])
+    assert report.is_whole, list(report.lines())
+    assert report.replayed >= 4
+    service.close()
+    store.close()
+
+
 def test_who_is_in_charge_after_a_restart(models: Path, old: ServedModel, tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "ilb.db"))
     with pytest.raises((DecisionError, FileError, ValueError, OSError)):
@@ -205,7 +351,6 @@ def test_two_servers_on_one_database_lose_and_double_nothing(old: ServedModel, m
         services[0].record_model(old, "promoted")
         clients = [open_client(make_app(service), raise_server_exceptions=False) for service in services]
         told = []
-        from concurrent.futures import ThreadPoolExecutor
 
         def visit(number: int) -> Any:
             head = {"Idempotency-Key": f"k{number // 2}"}  # each key goes to both servers at once
