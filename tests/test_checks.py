@@ -39,7 +39,7 @@ from ilb.offline.training import describe_recipe
 from ilb.trust import checking
 from ilb.trust.apart import check_fingerprints, check_people_apart, contrastive_gains
 from ilb.trust.beliefs import believe
-from ilb.trust.certainty import check_intervals
+from ilb.trust.certainty import check_intervals, check_probabilities
 from ilb.trust.chance import chance_of
 from ilb.trust.checking import CHECKS
 from ilb.trust.checks import Check, Checks, Verdict
@@ -47,7 +47,7 @@ from ilb.trust.choices import check_choices, check_overlap, check_support
 from ilb.trust.held_out import HeldOut
 from ilb.trust.noise import check_noise, shape_of_noise, spread_of_noise
 from ilb.trust.predictions import check_linearity
-from ilb.trust.rounds import check_drift, check_later_contexts, effect_of_action
+from ilb.trust.rounds import check_drift, check_later_contexts, effect_of_action, effect_on_next
 from ilb.trust.state import check_reliability
 
 
@@ -199,6 +199,15 @@ def test_the_share_that_intervals_hold_is_counted_by_how_much_was_known(clean: H
         assert row["held"] == pytest.approx(np.mean(error[some] <= norm.ppf((1 + row["level"]) / 2)), abs=1e-9)
 
 
+def test_where_two_actions_do_the_same_it_is_half_true_that_one_is_better() -> None:
+    """Rewards are 0 or 1, and two in five pairs of means are equal: none of them is a mistake."""
+    logs = people(200, 8)
+    coarse = replace(logs, reward=(logs.reward > 0).astype(np.float32))
+    row = check_probabilities(as_it_is(coarse))
+    assert row.verdict is Verdict.FINE, row
+    assert row.numbers["true"] > 0.6
+
+
 def test_the_chance_of_scores_is_that_of_scipys_flipped_samples() -> None:
     rng = np.random.default_rng(3)
     for shift in (0.0, 0.2, 0.4):
@@ -255,6 +264,38 @@ def test_the_share_that_goes_with_an_action_is_that_of_a_regression_with_a_level
     left = [values - x @ np.linalg.lstsq(x, values, rcond=None)[0] for x in (levels, both)]
     expected = 1 - np.sum(left[1] ** 2) / (270 - 2) / (np.sum(left[0] ** 2) / 270)
     assert share == pytest.approx(expected, abs=1e-9)
+    assert chance < 0.01
+
+
+def test_an_answer_to_rewards_is_not_taken_for_an_effect_on_them() -> None:
+    """The action is 1 after a bad reward, and changes nothing; in four rows, a mean holds what it answers to."""
+    rng = np.random.default_rng(0)
+    reward = rng.normal(size=(300, 1)) + rng.normal(size=(300, 5))
+    action = (np.roll(reward, 1, axis=1) < 0).astype(int)
+    person = np.repeat(np.arange(300), 3)
+    _, within = effect_of_action(action[:, 1:4].ravel(), reward[:, 2:].reshape(-1, 1), person, rng)
+    share, chance = effect_on_next(action[:, 1:4].ravel(), reward[:, 2:].reshape(-1, 1), person, rng)
+    assert within < 0.005  # what the mean of all rows would say
+    assert chance > 0.05
+    assert share < 0.01
+
+
+def test_what_comes_next_is_held_against_what_comes_later_one_by_one() -> None:
+    rng = np.random.default_rng(1)
+    person, action = np.repeat(np.arange(40), 6), rng.integers(2, size=240)
+    values = rng.normal(size=(40, 1))[person] + 1.0 * (action == 1)[:, None] + rng.normal(size=(240, 1))
+    left, taken = [], []
+    for one in range(40):
+        theirs, did = values[person == one, 0], (action[person == one] == 0).astype(float)
+        for row in range(5):
+            left.append(np.sqrt((5 - row) / (6 - row)) * (theirs[row] - theirs[row + 1 :].mean()))
+            taken.append(did[row] - (did[:row].sum() + (action == 0).mean()) / (row + 1))
+    slope = np.dot(taken, left) / np.dot(taken, taken)
+    share, chance = effect_on_next(action, values, person, rng)
+    assert share == pytest.approx(
+        1 - np.sum((left - slope * np.array(taken)) ** 2) / np.sum(np.square(left)) * 200 / 199
+    )
+    assert share > 0.05
     assert chance < 0.01
 
 
@@ -394,6 +435,22 @@ def test_actions_that_change_the_next_context_are_found_out() -> None:
     row = check_later_contexts(as_it_is(replace(logs, context=context)))
     assert row.verdict is Verdict.BROKEN
     assert "contexts" in row.remedy
+
+
+def test_actions_that_change_the_next_reward_are_found_out_and_answers_to_rewards_are_not() -> None:
+    logs = people(150, 6)
+    reward = logs.reward.copy()
+    reward[1:] += 0.6 * (logs.action[:-1] == 1) * (logs.time[1:] > 0)
+    row = check_later_contexts(as_it_is(replace(logs, reward=reward)))
+    assert row.verdict is Verdict.BROKEN
+    assert "rewards" in row.remedy
+    # Rewards that hardly depend on the action, so that the action of a row may be changed after it: to an answer.
+    rng = np.random.default_rng(0)
+    level = np.repeat(rng.normal(size=150), 6)
+    paid = (level + 0.7 * rng.normal(size=900)).astype(np.float32)
+    answer = np.where(logs.time > 0, (np.roll(paid, 1) < 0).astype(np.int32), 2)
+    answering = replace(logs, reward=paid, action=answer.astype(np.int32))
+    assert check_later_contexts(as_it_is(answering)).numbers["rewards"]["chance"] > 0.05
 
 
 def test_a_column_that_stands_still_is_a_fingerprint_to_whoever_learns_by_telling_people_apart() -> None:

@@ -282,12 +282,28 @@ def test_bounds_hold_the_truth_when_the_moment_decides_in_secret() -> None:
         noise > 0, 2 / 3, 1 / 2
     )  # odds of 2 and of 1: between 1/1.42 and 1.42 of 1.4
     chance = np.full(taken.sum(), taken.mean())
-    seen = Surprises(np.zeros(taken.sum(), int), chance, noise[taken])
+    seen, all_alike = Surprises(*np.zeros((2, taken.sum()), int), chance, noise[taken]), np.ones((1, 1))
     bias = noise[taken].mean()
     assert bias > 0.05
-    low, high = seen.shifts(1.45, 1)[:, 0]
+    low, high = seen.shifts(1.45, all_alike)[:, 0]
     assert low <= -bias <= high
-    assert seen.shifts(1.05, 1)[0, 0] > -bias
+    assert seen.shifts(1.05, all_alike)[0, 0] > -bias
+
+
+def test_bounds_are_those_of_the_people_who_would_get_the_action() -> None:
+    """Most who had it have steady rewards; the policy gives it to the few whose rewards move much."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(100), 20)
+    few = person < 10
+    surprise = np.where(few, 3.0, 0.1) * rng.normal(size=2000)
+    seen = Surprises(person, np.zeros(2000, int), np.full(2000, 0.5), surprise)
+    shares = np.where(np.arange(100) < 10, 1.0, 0.0)[:, None]
+    alone = Surprises(person[few], np.zeros(200, int), np.full(200, 0.5), surprise[few])
+    np.testing.assert_allclose(seen.shifts(2.0, shares), alone.shifts(2.0, np.ones((10, 1))))
+    assert (np.abs(seen.shifts(2.0, shares)) > 4 * np.abs(seen.shifts(2.0, np.ones((100, 1))))).all()
+    # Nobody who would get it ever did: those who did stand for all.
+    others = np.where(np.arange(200) < 100, 0.0, 1.0)[:, None]
+    np.testing.assert_allclose(seen.shifts(2.0, others), seen.shifts(2.0, np.ones((200, 1))))
 
 
 def test_wrong_expectations_are_corrected_by_how_wrong_they_are_seen_to_be() -> None:

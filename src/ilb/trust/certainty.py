@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.stats import norm
 
 from ilb.offline.ahead import mean_by_person, moment_effects
@@ -59,6 +59,17 @@ def rewards_before(person: Int[np.ndarray, " predictions"]) -> Int[np.ndarray, "
     return np.asarray(position - np.repeat(starts, np.diff(np.r_[starts, len(person)])))
 
 
+def came_true(
+    difference: Float[np.ndarray, " pairs"], expected: Float[np.ndarray, " pairs"]
+) -> Float[np.ndarray, " pairs"]:
+    """Say of each pair whether the one that was expected to do better did; where the two did the same, a half.
+
+    >>> came_true(np.array([1.0, -1.0, 0.0]), np.array([0.2, 0.3, 0.4])).tolist()
+    [1.0, 0.0, 0.5]
+    """
+    return np.asarray((1 + np.sign(difference) * np.sign(expected)) / 2)
+
+
 def check_probabilities(held: HeldOut) -> Check:
     """Ask whether what is said to be probably better turns out better as often as that."""
     question, bar = "Is what is said to be probably better, better?", "as often as stated, within 5 points"
@@ -81,7 +92,7 @@ def check_probabilities(held: HeldOut) -> Check:
         spread = np.sqrt(doubt + variance[first] + variance[second])
         chance = norm.cdf(np.abs(expected) / np.maximum(spread, 1e-12))
         stated.append(chance)
-        right.append((np.sign(mean[first] - mean[second]) == np.sign(expected)).astype(np.float64))
+        right.append(came_true(mean[first] - mean[second], expected))
         person.append(part.people[who[first]])
     says, came, units = (np.concatenate(one) for one in (stated, right, person))
     if len(says) < 50:

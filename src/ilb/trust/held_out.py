@@ -126,11 +126,15 @@ class HeldOut:
 
     @cached_property
     def _maps(self) -> list[Callable[[np.ndarray], np.ndarray]]:
-        """From the encoding of each fit to that of the model: the affine map that the theorem leaves open."""
-        own = self._own(self.logs.context)
-        return [
-            align(encode_contexts(part.model.encoder, self.logs.context).astype(np.float64), own) for part in self.parts
-        ]
+        """From the encoding of each fit to that of the model: the affine map that the theorem leaves open.
+
+        It is found on the people whom the fit knows, so that it does not bend to those it looks at.
+        """
+        maps = []
+        for part in self.parts:
+            context = self.logs.context[self.rows_of(part.others)]
+            maps.append(align(encode_contexts(part.model.encoder, context).astype(np.float64), self._own(context)))
+        return maps
 
     def encode(self, contexts: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows n"]:
         """Encode contexts of these rows, each by the fit that has not seen the person, in the basis of the model."""

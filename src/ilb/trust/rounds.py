@@ -94,13 +94,15 @@ def check_later_contexts(held: HeldOut) -> Check:
     logs = held.logs
     first = np.flatnonzero((logs.instance[1:] == logs.instance[:-1]) & (logs.action[:-1] >= 0))
     targets = {"contexts": (held.encodings, first)} if held.model.encoded_dim else {}
-    paid = first[np.isfinite(held.residuals[first + 1])]
-    targets["rewards"] = (np.nan_to_num(held.residuals)[:, None], paid)
+    # Less what contexts foresee: what is believed after all rewards would let earlier ones into later residuals.
+    left = held.foreseen_residuals
+    paid = first[np.isfinite(left[first + 1])]
+    targets["rewards"] = (np.nan_to_num(left)[:, None], paid)
     numbers, said, alarms = {}, [], []
     for what, (values, rows) in targets.items():
         if len(rows) < 50:
             continue
-        share, chance = effect_of_action(logs.action[rows], values[rows + 1], logs.instance[rows], held.rng(6))
+        share, chance = effect_on_next(logs.action[rows], values[rows + 1], logs.instance[rows], held.rng(6))
         numbers[what] = {"share": share, "chance": chance}
         said.append(f"{share:.1%} of the variance of the next {what} ({shown_chance(chance)})")
         if share > 0.01 and chance < ALARM / 2:
@@ -118,6 +120,66 @@ def check_later_contexts(held: HeldOut) -> Check:
         else ""
     )
     return Check("later rounds", question, figure, bar, verdict, sentence, remedy, numbers)
+
+
+def effect_on_next(
+    action: Int[np.ndarray, " rows"],
+    values: Float[np.ndarray, "rows q"],
+    person: Int[np.ndarray, " rows"],
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Give the share of the variance of what comes next that goes with an action, and the chance of its scores.
+
+    Actions may follow what came before. So what comes next is held against what comes later still, never against what
+    was before (which the action may be an answer to), and the action against how often it was taken so far: of both,
+    the mean product is zero if actions change nothing, however they were chosen.
+    """
+    later, there = less_later(values, person)
+    played = np.flatnonzero(np.bincount(action) >= 5)
+    taken = (action[:, None] == played[None, :]).astype(np.float64)
+    who, place = _places(person)
+    before = np.cumsum(taken, axis=0) - taken
+    before -= before[np.arange(len(person)) - place]
+    usual = taken.mean(axis=0)
+    taken = (taken - (before + usual) / (place[:, None] + 1))[there]
+    later, who = later[there], who[there]
+    people = int(who.max()) + 1 if len(who) else 0
+    if not people:
+        return 0.0, 1.0
+    chance = chance_of(sums_by(np.einsum("ra,rq->raq", taken, later).reshape(len(later), -1), who, people), rng)
+    design = taken[:, :-1]
+    fitted = design @ np.linalg.lstsq(design, later, rcond=None)[0] if design.shape[1] else np.zeros_like(later)
+    total = np.maximum(np.sum(later**2, axis=0), 1e-300)
+    freedom = len(later) / max(len(later) - design.shape[1], 1)
+    return float(max(np.mean(1 - np.sum((later - fitted) ** 2, axis=0) / total * freedom), 0.0)), chance
+
+
+def less_later(
+    values: Float[np.ndarray, "rows q"], person: Int[np.ndarray, " rows"]
+) -> tuple[Float[np.ndarray, "rows q"], Bool[np.ndarray, " rows"]]:
+    """Subtract from each value the mean of all later ones of the person, and scale so that noise keeps its variance.
+
+    The last of a person has none behind it, and is marked as missing.
+
+    >>> found, there = less_later(np.array([[3.0], [1.0], [1.0], [7.0]]), np.array([0, 0, 0, 1]))
+    >>> (found[:, 0] ** 2).round(3).tolist(), there.tolist()
+    ([2.667, 0.0, 0.0, 0.0], [True, True, False, False])
+    """
+    who, place = _places(person)
+    behind = np.bincount(who)[who] - place - 1
+    total = sums_by(values, who, int(who.max()) + 1)[who] if len(who) else values
+    before = np.cumsum(values, axis=0) - values
+    before -= before[np.arange(len(person)) - place]
+    mean = (total - before - values) / np.maximum(behind, 1)[:, None]
+    scale = np.sqrt(behind / (behind + 1))[:, None]
+    return scale * (values - mean), behind > 0
+
+
+def _places(person: Int[np.ndarray, " rows"]) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
+    """Number people from zero, and the rows of each, which stand together."""
+    starts = np.r_[True, person[1:] != person[:-1]] if len(person) else np.zeros(0, dtype=bool)
+    who = np.cumsum(starts) - 1
+    return who, np.arange(len(person)) - np.flatnonzero(starts)[who]
 
 
 def effect_of_action(

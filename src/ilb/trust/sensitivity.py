@@ -37,8 +37,9 @@ class Bound(NamedTuple):
 
 
 class Surprises(NamedTuple):
-    """For each rewarded row: its action, its propensity, and its reward less what is expected of person and action."""
+    """For each rewarded row: whose it is, its action and propensity, and its reward less what is expected of both."""
 
+    person: Int[np.ndarray, " rows"]
     action: Int[np.ndarray, " rows"]
     propensity: Float[np.ndarray, " rows"]
     surprise: Float[np.ndarray, " rows"]
@@ -46,7 +47,7 @@ class Surprises(NamedTuple):
     @classmethod
     def of(cls, folds: Sequence[Fold], propensities: Sequence[Propensities]) -> Surprises:
         """Gather them over folds; a reward is held against what all others say."""
-        parts = []
+        parts, everyone = [], np.sort(np.concatenate([fold.people for fold in folds]))
         for fold, chances in zip(folds, propensities, strict=True):
             logs, said = fold.logs, fold.expectations
             rows = np.flatnonzero(logs.rewarded)
@@ -54,6 +55,7 @@ class Surprises(NamedTuple):
             rewards = logs.reward[rows] - moment_effects(fold.expecting.moment, logs)[rows]
             parts.append(
                 (
+                    np.searchsorted(everyone, fold.people[person]),
                     action,
                     chances.logged[rows],
                     (rewards - said.mean[person, action]) / (1 - said.leverage[person, action]),
@@ -61,15 +63,22 @@ class Surprises(NamedTuple):
             )
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def shifts(self, strength: float, actions: int) -> Float[np.ndarray, "2 K"]:
-        """Give by how much the mean reward of each action may be lower, and higher, than it looks."""
-        shifts = np.zeros((2, actions))
-        for action in range(actions):
+    def shifts(self, strength: float, shares: Float[np.ndarray, "people K"]) -> Float[np.ndarray, "2 K"]:
+        """Give by how much the mean reward of each action may be lower, and higher, than it looks.
+
+        That is for the people who would get it: `shares` are how often the policy takes each action with each of them.
+        """
+        shifts = np.zeros((2, shares.shape[1]))
+        rows_of = np.bincount(self.person, minlength=len(shares))
+        wanted = shares[self.person, self.action] / rows_of[self.person]
+        for action in range(shares.shape[1]):
             rows = self.action == action
             if rows.any():
+                # Where none of those who would get it ever did, all who did stand for them.
+                weight = wanted[rows] if wanted[rows].any() else 1 / rows_of[self.person[rows]]
                 surprise, odds = self.surprise[rows], 1 / self.propensity[rows] - 1
-                plain = float(np.average(surprise, weights=1 + odds))
-                least, most = 1 + odds / strength, 1 + odds * strength
+                plain = float(np.average(surprise, weights=weight * (1 + odds)))
+                least, most = weight * (1 + odds / strength), weight * (1 + odds * strength)
                 shifts[0, action] = least_mean(surprise, least, most) - plain
                 shifts[1, action] = -least_mean(-surprise, least, most) - plain
         return shifts
@@ -115,15 +124,16 @@ def bound_gain(
     gain: IntervalEstimate, replays: Sequence[Replayed], rounds: int, surprises: Surprises, actions: int
 ) -> Sensitivity:
     """Bound the gain over what was done: rewards of what was done are facts, those of the policy's actions are not."""
-    taken = np.concatenate([played.action[:, :rounds].ravel() for played in replays])
-    mix = np.bincount(taken, minlength=actions) / len(taken)
+    taken = np.concatenate([played.action[:, :rounds] for played in replays], axis=1)
+    shares = np.stack([(taken == action).mean(axis=1) for action in range(actions)], axis=1)
+    mix = shares.mean(axis=0)
 
     def lowest(strength: float) -> float:
-        return gain.low + float(surprises.shifts(strength, actions)[0] @ mix)
+        return gain.low + float(surprises.shifts(strength, shares)[0] @ mix)
 
     bounds = []
     for strength in STRENGTHS:
-        lower, higher = surprises.shifts(strength, actions) @ mix
+        lower, higher = surprises.shifts(strength, shares) @ mix
         bounds.append(Bound(strength, gain.low + float(lower), gain.high + float(higher)))
     if gain.low <= 0:
         return Sensitivity(tuple(bounds), 1.0)
