@@ -282,7 +282,8 @@ def test_bounds_hold_the_truth_when_the_moment_decides_in_secret() -> None:
         noise > 0, 2 / 3, 1 / 2
     )  # odds of 2 and of 1: between 1/1.42 and 1.42 of 1.4
     chance = np.full(taken.sum(), taken.mean())
-    seen, all_alike = Surprises(*np.zeros((2, taken.sum()), int), chance, noise[taken]), np.ones((1, 1))
+    zeros, all_alike = np.zeros(taken.sum(), int), np.ones((1, 1))
+    seen = Surprises(zeros, zeros, chance, noise[taken])
     bias = noise[taken].mean()
     assert bias > 0.05
     low, high = seen.shifts(1.45, all_alike)[:, 0]
@@ -502,6 +503,24 @@ def test_logs_that_never_tried_what_the_policy_would_do_are_refused() -> None:
     assert refused.lines == ()
     assert refused.gain is None
     assert str(refused) == refused.refusal
+
+
+def test_what_a_policy_is_compared_with_is_marked_where_few_people_can_be_followed_with_it() -> None:
+    """The second action is best for everybody, and was tried with a third of people only; the policy can't know."""
+    rng = np.random.default_rng(0)
+    action = np.where(np.arange(60)[:, None] % 3 == 0, rng.integers(2, size=(60, 8)), 0)
+    logs = Logs.from_arrays(np.zeros((60, 8, 0)), action, 2.0 * action + rng.normal(size=(60, 8)), actions=2)
+    timid = plain_models(replace(logs, reward=-logs.reward))["action mean"]
+    folds = [Fold.of(logs, np.arange(part, 60, 2), timid) for part in range(2)]
+    said = estimate_gain(folds, policy="Calibrated", horizon=1)
+    assert [fold.best_action for fold in folds] == [1, 1]
+    followed = {line.quantity: line.followed for line in said.lines if line.estimator == "queue replay"}
+    assert followed["value of Calibrated"] == followed["gain over what was done"] == said.horizon.followed > 0.8
+    assert followed["gain over the best single action"] == followed["value of the best single action"] < 0.4
+    marked = [sentence for sentence in said.sentences if "less sure than its interval says" in sentence]
+    assert any("the best single action" in sentence for sentence in marked)
+    assert not any("what was done" in sentence for sentence in marked)
+    assert said.to_frame("pyarrow").column("followed").to_pylist() == [line.followed for line in said.lines]
 
 
 def test_too_few_people_are_refused(small_logs: Logs) -> None:

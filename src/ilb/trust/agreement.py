@@ -75,11 +75,13 @@ class Weighed(NamedTuple):
         enough = np.flatnonzero(matched.reached >= LEAST_FOLLOWED)
         return cls(matched, expected, min(int(enough[-1]) + 1, followed), source)
 
-    def lines(self, queue: Account, done: Account, logged: Account, resampling: Resampling) -> tuple[Line, ...]:
+    def lines(
+        self, queue: Account, done: Account, logged: Account, followed: float, resampling: Resampling
+    ) -> tuple[Line, ...]:
         """Give the gain over what was done, by both estimators over the same decisions, and their difference.
 
         Queues are played in the contexts of the first rounds, and `done` is of these; rows that match come with
-        contexts of any time, and so does what was `logged`.
+        contexts of any time, and so does what was `logged`. `followed` is the share of people with a queue so long.
         """
         matched = self.matched
         if matched is None:
@@ -89,12 +91,15 @@ class Weighed(NamedTuple):
             return np.asarray(matched.value(counts, self.expected, self.rounds) - logged.value(counts))
 
         by_queue = difference(queue.value, done.value)
+        came = float(matched.reached[self.rounds - 1])
         figures = {
-            (GAIN_OVER_DONE, DOUBLY): doubly,
-            (GAIN_OVER_DONE, QUEUE): by_queue,
-            (DISAGREEMENT, BETWEEN): difference(by_queue, doubly),
+            (GAIN_OVER_DONE, DOUBLY): (doubly, came),
+            (GAIN_OVER_DONE, QUEUE): (by_queue, followed),
+            (DISAGREEMENT, BETWEEN): (difference(by_queue, doubly), min(came, followed)),
         }
-        return tuple(Line(*name, self.rounds, resampling.estimate(figure)) for name, figure in figures.items())
+        return tuple(
+            Line(*name, self.rounds, resampling.estimate(figure), share) for name, (figure, share) in figures.items()
+        )
 
     def sentence(self, lines: Sequence[Line]) -> str:
         """Say whether the two estimators agree."""

@@ -22,12 +22,17 @@ DISAGREEMENT = "disagreement of the two"
 
 
 class Line(NamedTuple):
-    """An estimated number: what it is of, by which estimator, and over how many decisions of each person."""
+    """An estimated number: what it is of, by which estimator, and over how many decisions of each person.
+
+    `followed` is the share of people whose rewards could be seen that far; of two ways to decide, the smaller one. For
+    the others what is expected of them stands in.
+    """
 
     quantity: str
     estimator: str
     rounds: int
     figure: IntervalEstimate
+    followed: float = 1.0
 
     @property
     def is_gain(self) -> bool:
@@ -99,6 +104,7 @@ class Evaluation:
             "standard_error": ([line.figure.standard_error for line in self.lines], nw.Float64),
             "low": ([line.figure.low for line in self.lines], nw.Float64),
             "high": ([line.figure.high for line in self.lines], nw.Float64),
+            "followed": ([line.followed for line in self.lines], nw.Float64),
         }
         series = [nw.new_series(name, values, kind, backend=backend) for name, (values, kind) in columns.items()]
         return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
@@ -119,6 +125,7 @@ class Evaluation:
                     "standard_error": _plain(line.figure.standard_error),
                     "low": _plain(line.figure.low),
                     "high": _plain(line.figure.high),
+                    "followed": _plain(line.followed),
                 }
                 for line in self.lines
             ],
@@ -137,7 +144,7 @@ class Evaluation:
         }
 
     def rows(self) -> list[list[str]]:
-        """Give the table in words: quantity, estimator, number, interval."""
+        """Give the table in words: quantity, estimator, number, interval, and how many people could be followed."""
         return [
             [
                 line.quantity,
@@ -146,6 +153,7 @@ class Evaluation:
                 f"{line.figure.value:{'+' if line.is_gain else ''}.3f}",
                 f"{line.figure.low:{'+' if line.is_gain else ''}.3f} to "
                 f"{line.figure.high:{'+' if line.is_gain else ''}.3f}",
+                f"{line.followed:.0%}",
             ]
             for line in self.lines
         ]
@@ -177,7 +185,7 @@ class Evaluation:
 
 
 GAIN_OVER_DONE = "gain over what was done"
-HEADER = ["", "estimator", "rounds", "reward", "95 % interval"]
+HEADER = ["", "estimator", "rounds", "reward", "95 % interval", "followed"]
 CONTROL_HEADER = ["control", "found", "expected", "passed"]
 
 

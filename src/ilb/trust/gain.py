@@ -143,13 +143,16 @@ def estimate_gain(
     policies = [build_policy(fold.ingredients, policy) for fold in folds]
     accounts = {name: of_replays(replays[name], reached.rounds) for name in names}
     accounts |= {DONE: what_was_done(folds, reached.rounds), SINGLE: best_single(folds, reached.rounds)}
-    lines = _queue_lines(policy, accounts, reached.rounds, resampling)
+    seen = {name: float(followed(replays[name])[reached.rounds - 1]) for name in names}
+    seen |= {name: float(1 - accounts[name].missing.mean()) for name in (DONE, SINGLE)}
+    lines = _queue_lines(policy, accounts, seen, reached.rounds, resampling)
     propensities = [estimate(fold.logs) for fold in folds] if propensities is None else propensities
     weighed = Weighed.of(folds, policies, propensities, replays[policy], reached.rounds, seed)
     second = weighed.lines(
         of_replays(replays[policy], weighed.rounds),
         what_was_done(folds, weighed.rounds),
         what_was_done(folds),
+        float(followed(replays[policy])[weighed.rounds - 1]),
         resampling,
     )
     exact = _regrets(policy, folds, policies, reached.rounds, resampling, seed)
@@ -216,13 +219,21 @@ def _refused(policy: str, people: int, horizon: Horizon, why: str) -> Evaluation
     return Evaluation(policy, people, horizon, (), (refusal,), refusal)
 
 
-def _queue_lines(policy: str, accounts: Mapping[str, Account], rounds: int, resampling: Resampling) -> tuple[Line, ...]:
+def _queue_lines(
+    policy: str, accounts: Mapping[str, Account], seen: Mapping[str, float], rounds: int, resampling: Resampling
+) -> tuple[Line, ...]:
+    """Give gains and values; `seen` says for what share of people each way to decide can be followed."""
     ours = accounts[policy].value
     gains = {
-        f"gain over {name}": difference(ours, accounts[name].value) for name in (DONE, SINGLE, BANDIT) if name != policy
+        f"gain over {name}": (difference(ours, accounts[name].value), min(seen[policy], seen[name]))
+        for name in (DONE, SINGLE, BANDIT)
+        if name != policy
     }
-    values = {f"value of {name}": account.value for name, account in accounts.items()}
-    return tuple(Line(name, QUEUE, rounds, resampling.estimate(figure)) for name, figure in (gains | values).items())
+    values = {f"value of {name}": (account.value, seen[name]) for name, account in accounts.items()}
+    return tuple(
+        Line(name, QUEUE, rounds, resampling.estimate(figure), share)
+        for name, (figure, share) in (gains | values).items()
+    )
 
 
 def _sentences(policy: str, horizon: Horizon, lines: Sequence[Line], people: int) -> tuple[str, ...]:
@@ -244,4 +255,10 @@ def _sentences(policy: str, horizon: Horizon, lines: Sequence[Line], people: int
             f"{counted(horizon.asked, 'decision')} were asked for: too few people can be followed beyond "
             f"{horizon.rounds}."
         )
+    said += [
+        f"The {line.quantity} is less sure than its interval says: with that, only {line.followed:.0%} of people can "
+        "be followed so far, and what is expected of the others stands in for their rewards."
+        for line in lines
+        if line.quantity.startswith("gain") and line.followed < LEAST_FOLLOWED
+    ]
     return tuple(said)
