@@ -418,8 +418,8 @@ def test_a_staged_model_forgets_who_is_erased(client: TestClient, service: Servi
 def test_what_is_erased_while_somebody_reads_is_overwritten_later_and_nobody_waits(
     client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ilb.serve.service.SCRUBBING", 0.1)
-    monkeypatch.setattr("ilb.serve.service.SCRUB_AGAIN", 0.1)
+    monkeypatch.setattr("ilb.serve.scrubbing.PATIENCE", 0.1)
+    monkeypatch.setattr("ilb.serve.scrubbing.AGAIN", 0.1)
     ask(client, person="anna-the-secret")
     folder = Path(service.store.address.removeprefix("sqlite:///")).parent
     with service.store._reading() as reader:  # type: ignore[attr-defined]
@@ -431,9 +431,9 @@ def test_what_is_erased_while_somebody_reads_is_overwritten_later_and_nobody_wai
         assert (found["severity"], "still hold what was erased" in found["findings"][0]["cause"]) == ("yellow", True)
         reader.execute("COMMIT")
     deadline = time.monotonic() + 10
-    while service.is_scrubbing and time.monotonic() < deadline:
+    while service.scrubber.is_late and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not service.is_scrubbing
+    assert not service.scrubber.is_late
     assert all(b"the-secret" not in file.read_bytes() for file in folder.iterdir())
 
 

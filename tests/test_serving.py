@@ -267,7 +267,7 @@ def test_a_promotion_that_could_not_be_followed_is_followed_later(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ilb.serve.service.FOLLOW_AGAIN", 0.0)
+    monkeypatch.setattr("ilb.serve.promotion.AGAIN", 0.0)
     store = open_store(str(tmp_path / "ilb.db"))
     (one, _), (other, client) = serve(store), serve(store)
     with monkeypatch.context() as away:
@@ -360,7 +360,7 @@ def test_two_servers_on_one_database_lose_and_double_nothing(old: ServedModel, m
 
         with ThreadPoolExecutor(4) as pool:
             told = list(pool.map(visit, range(40)))
-        assert sorted({answer.status_code for answer in told}) == [200, 201]
+        assert sorted({answer.status_code for answer in told}) == [200, 201], {answer.text for answer in told}
         assert all(told[n].content == told[n + 1].content for n in range(0, 40, 2))
         assert stores[0].counts()["decisions"] == 20
         report = verify(stores[1], {old.fingerprint: old})

@@ -7,6 +7,8 @@ events, person by person, when they are next asked for.
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,9 @@ from ilb.serve.store.store import AbstractStore
 
 MOST_WAITING = 1000
 """Decisions that wait to be played in shadow; further ones are left out, so that nobody is held up."""
+
+AGAIN = 10.0
+"""Seconds after which a model that another server has promoted is looked for again, where it could not be read."""
 
 
 class InCharge(NamedTuple):
@@ -82,6 +87,31 @@ def load_again(described: dict[str, Any]) -> ServedModel | None:
     except (IlbError, OSError):
         return None
     return loaded if loaded.fingerprint == described["fingerprint"] else None
+
+
+class Follower:
+    """Follows other servers that promote models, in a thread of its own; what could not be followed is tried again."""
+
+    def __init__(self, take_up: Callable[[int], bool], note: Callable[[str, str], None]) -> None:
+        self._take_up = take_up
+        self._note = note
+        self._is_busy, self._not_before = False, 0.0
+
+    def follow(self, number: int) -> None:
+        """Follow up to this event of the service, unless that is under way or has just failed."""
+        if not self._is_busy and time.monotonic() >= self._not_before:
+            self._is_busy = True
+            threading.Thread(target=self._follow, args=(number,), name="ilb-follow", daemon=True).start()
+
+    def _follow(self, number: int) -> None:
+        try:
+            is_done = self._take_up(number)
+        except Exception as error:
+            self._note("model", f"another server has promoted a model; taking it up failed: {type(error).__name__}")
+            is_done = False
+        if not is_done:
+            self._not_before = time.monotonic() + AGAIN
+        self._is_busy = False
 
 
 class ShadowPlay:

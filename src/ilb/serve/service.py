@@ -7,11 +7,9 @@ tells who was first; the other looks again.
 
 from __future__ import annotations
 
-import queue
 import secrets
 import threading
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
@@ -26,39 +24,16 @@ from ilb.serve.names import ActionNames, Scalar
 from ilb.serve.operations import AbstractOperation, Answer, Found, Outcome
 from ilb.serve.people import ServedModel
 from ilb.serve.problems import ProblemError, cannot_store, erased_meanwhile, unknown_decision
-from ilb.serve.promotion import ShadowPlay, last_promoted, load_again, past_actions
+from ilb.serve.promotion import Follower, ShadowPlay, last_promoted, load_again, past_actions
+from ilb.serve.scrubbing import Scrubber
 from ilb.serve.store.store import AbstractStore, Entry, Head, StoreUnavailableError
-
-TURN = 64
-"""Operations that are carried out in one turn."""
+from ilb.serve.waiting import Line, Waiting
 
 TRIES = 20
 """How often an operation is tried whose person another server was quicker with."""
 
-MOST_WAITING = 2000
-"""Operations that wait; beyond that, a server is overrun and says so at once."""
-
 DEADLINE = 1.0
 """Seconds that the model has for the decisions of one turn."""
-
-FOLLOW_AGAIN = 10.0
-"""Seconds after which a model that another server has promoted is looked for again, where it could not be read."""
-
-SCRUBBING = 2.0
-"""Seconds for which whoever erases waits until what was erased is overwritten everywhere."""
-
-SCRUB_AGAIN = 5.0
-"""Seconds between two attempts to overwrite what somebody still read."""
-
-
-class Waiting(NamedTuple):
-    """An operation and where its answer goes; `began` is that of its person when it was tried before."""
-
-    operation: AbstractOperation
-    answer: Future[Answer]
-    since: float
-    tries: int = 0
-    began: str = ""
 
 
 class Ready(NamedTuple):
@@ -97,16 +72,13 @@ class Service:
         self.watch: Callable[[Found, Event], None] = _unwatched
         self.failures: Counter[str] = Counter()
         self.last_failure: dict[str, str] = {}
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
-        self._deferred: deque[Waiting] = deque()
+        self._line = Line()
         self._models = store.heads([SERVICE]).get(SERVICE, Head()).events
         self._past = {**past_actions(store), **names.by_text}
-        self._is_following, self._follow_at = False, 0.0
+        self._follower = Follower(self._take_up, self._note)
         self.staged: ShadowPlay | None = None
-        self.is_scrubbing = False
+        self.scrubber = Scrubber(store, self._note)
         self._turn = threading.Lock()
-        self._closed = False
-        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ilb-service", daemon=True)
         self._thread.start()
 
@@ -137,20 +109,11 @@ class Service:
     @property
     def waiting(self) -> int:
         """How many operations wait."""
-        return self._queue.qsize() + len(self._deferred)
+        return len(self._line)
 
     def submit(self, operation: AbstractOperation) -> Future[Answer]:
         """Put an operation in the queue; its answer, or `ProblemError`, comes when it is stored."""
-        answer: Future[Answer] = Future()
-        if self._closed:
-            answer.set_exception(cannot_store("the server is stopping."))
-        elif self._queue.qsize() > MOST_WAITING:
-            answer.set_exception(
-                ProblemError(429, "overrun", "More requests wait than can be answered soon. Try again.", retry_after=1)
-            )
-        else:
-            self._queue.put(Waiting(operation, answer, time.monotonic()))
-        return answer
+        return self._line.submit(operation)
 
     def erase(self, person: str) -> Erased:
         """Erase a person between two turns, and see to it that no file holds what was erased."""
@@ -161,26 +124,7 @@ class Service:
             self.engine.forget(person)
             if self.staged is not None:
                 self.staged.forget(person)
-        return Erased(events, self._scrub())
-
-    def _scrub(self) -> bool:
-        """Overwrite what was erased, for a while, and later if that is not enough; nobody's decision waits for it."""
-        until = time.monotonic() + SCRUBBING
-        while not self.store.scrub():
-            if time.monotonic() > until:
-                self._note("erasure", "somebody reads files that hold what was erased; it is tried again")
-                if not self.is_scrubbing:
-                    self.is_scrubbing = True
-                    threading.Thread(target=self._scrub_later, name="ilb-scrub", daemon=True).start()
-                return False
-            time.sleep(0.05)
-        return True
-
-    def _scrub_later(self) -> None:
-        while not self._ending.wait(SCRUB_AGAIN):
-            if self.store.scrub():
-                self.is_scrubbing = False
-                return
+        return Erased(events, self.scrubber.scrub())
 
     def record_model(self, served: ServedModel, what: str) -> None:
         """Write down which model is promoted or staged, between two turns."""
@@ -193,7 +137,8 @@ class Service:
             body = {"what": what, **served.described()}
             event = Event(SERVICE, head.events + 1, Kind.MODEL, written(self.clock()), body)
             if self.store.append([Entry(event, began=head.began)])[0]:
-                self._models = event.number
+                if what == "promoted" or head.events == self._models:  # else another one's promotion is to be followed
+                    self._models = event.number
                 return
         raise FileError("other servers write of models all the time; this one found no gap.")
 
@@ -234,9 +179,8 @@ class Service:
 
     def close(self) -> None:
         """Carry out what waits, then stop."""
-        self._closed = True
-        self._ending.set()
-        self._queue.put(None)
+        self._line.close()
+        self.scrubber.close()
         self._thread.join(timeout=30)
         self.engine.close()
         if self.staged is not None:
@@ -244,31 +188,12 @@ class Service:
 
     def _run(self) -> None:
         while True:
-            batch, stop = self._take()
+            batch, stop = self._line.take()
             if batch:
                 with self._turn:
                     self._carry_out(batch)
-            if stop and not self._deferred:
+            if stop and not self._line.has_deferred:
                 return
-
-    def _take(self) -> tuple[list[Waiting], bool]:
-        """Take what waits, in order; wait only if nothing does."""
-        batch: list[Waiting] = []
-        while self._deferred and len(batch) < TURN:
-            before = self._deferred.popleft()
-            if not before.answer.done():  # it may have been refused since, with its turn
-                batch.append(before)
-        stop = self._closed and self._queue.empty() and not batch
-        while len(batch) < TURN and not stop:
-            try:
-                one = self._queue.get(block=not batch)
-            except queue.Empty:
-                break
-            if one is None:
-                stop = True
-            elif one.answer.set_running_or_notify_cancel():  # false: nobody waits for it any more
-                batch.append(one)
-        return batch, stop
 
     def _carry_out(self, batch: Sequence[Waiting]) -> None:
         """Carry out one turn; no answer is given before all of it is stored."""
@@ -283,30 +208,14 @@ class Service:
         except StoreUnavailableError as error:
             self._note("store", str(error))
             for waiting in batch:
-                _refuse(waiting, cannot_store(f"{error}"))
+                waiting.refuse(cannot_store(f"{error}"))
         except Exception as error:
             self._note("service", type(error).__name__)
             for waiting in batch:
-                _refuse(waiting, _mistake(error))
-
-    def _notice(self, head: Head) -> None:
-        """Follow another server that has promoted a model."""
-        if head.events > self._models and not self._is_following and time.monotonic() >= self._follow_at:
-            self._is_following = True
-            threading.Thread(target=self._follow, args=(head.events,), name="ilb-follow", daemon=True).start()
-
-    def _follow(self, number: int) -> None:
-        """Follow up to an event of the service; what could not be followed is tried again."""
-        try:
-            is_done = self._take_up(number)
-        except Exception as error:
-            self._note("model", f"another server has promoted a model; taking it up failed: {type(error).__name__}")
-            is_done = False
-        if not is_done:
-            self._follow_at = time.monotonic() + FOLLOW_AGAIN
-        self._is_following = False
+                waiting.refuse(_mistake(error))
 
     def _take_up(self, number: int) -> bool:
+        """Put the model in charge that another server has promoted, up to this event; False if it can't be read."""
         described = last_promoted(self.store)
         served, loaded = self.engine.served, None
         if described is not None and (served is None or served.fingerprint != described["fingerprint"]):
@@ -329,18 +238,20 @@ class Service:
         try:
             return one.waiting.operation.outcome(one.found, verdict)
         except ProblemError as problem:
-            _refuse(one.waiting, problem)
+            one.waiting.refuse(problem)
             return None
         except Exception as error:
             self._note("service", type(error).__name__)
-            _refuse(one.waiting, _mistake(error))
+            one.waiting.refuse(_mistake(error))
             return None
 
     def _look_up(self, batch: Sequence[Waiting]) -> list[Ready]:
         """Read what is stored about each operation; answer those that need nothing new, defer second ones."""
         first = self._one_for_each_person(batch)
         heads = self.store.heads([*first, SERVICE])
-        self._notice(heads.get(SERVICE, Head()))
+        models = heads.get(SERVICE, Head()).events
+        if models > self._models:  # another server has written of models
+            self._follower.follow(models)
         # Behind the heads: what is read here may be newer than a head, and then the append fails, but never older.
         about = self._about(first.values())
         keys = [(person, one.operation.key) for person, one in first.items() if one.operation.key is not None]
@@ -355,12 +266,12 @@ class Service:
                     raise erased_meanwhile()
                 answer = operation.settled(found)
             except ProblemError as problem:
-                _refuse(waiting, problem)
+                waiting.refuse(problem)
                 continue
             if answer is None:
                 ready.append(Ready(waiting, found))
             else:
-                _acknowledge(waiting, answer)
+                waiting.acknowledge(answer)
         return ready
 
     def _one_for_each_person(self, batch: Sequence[Waiting]) -> dict[str, Waiting]:
@@ -372,9 +283,9 @@ class Service:
             events = about.get(operation.decision or "", [])
             person = operation.person if operation.person is not None else events[0].person if events else None
             if person is None:
-                _refuse(waiting, unknown_decision())
+                waiting.refuse(unknown_decision())
             elif person in first:
-                self._deferred.append(waiting)
+                self._line.defer(waiting)
             else:
                 first[person] = waiting
         return first
@@ -389,16 +300,16 @@ class Service:
         # From here on it is stored, whatever happens: each is answered, and no failure of one is another's.
         for one, outcome in finished:
             if outcome.entry is None:
-                _acknowledge(one.waiting, outcome.answer)
+                one.waiting.acknowledge(outcome.answer)
             elif next(stored):
-                _acknowledge(one.waiting, outcome.answer)
+                one.waiting.acknowledge(outcome.answer)
                 self._settle(one, outcome.entry, outcome.verdict or Verdict())
             elif one.waiting.tries < TRIES:  # another server was quicker: look again
-                self._deferred.append(
+                self._line.defer(
                     one.waiting._replace(tries=one.waiting.tries + 1, began=one.waiting.began or one.found.head.began)
                 )
             else:
-                _refuse(one.waiting, cannot_store("other servers write for this person all the time."))
+                one.waiting.refuse(cannot_store("other servers write for this person all the time."))
 
     def _settle(self, one: Ready, entry: Entry, verdict: Verdict) -> None:
         """Remember, count and play in shadow what was stored and answered."""
@@ -425,13 +336,3 @@ def _mistake(error: Exception) -> ProblemError:
 
 def _unwatched(found: Found, event: Event) -> None:
     del found, event
-
-
-def _acknowledge(waiting: Waiting, answer: Answer) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_result(answer)
-
-
-def _refuse(waiting: Waiting, problem: ProblemError) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_exception(problem)

@@ -134,7 +134,7 @@ class Health:
         return [Finding("yellow", f"{waiting} requests wait", "Slow the clients down, or use a larger machine.")]
 
     def _of_erasures(self) -> list[Finding]:
-        if not self._service.is_scrubbing:
+        if not self._service.scrubber.is_late:
             return []
         return [
             Finding(
