@@ -49,6 +49,11 @@ def free_port() -> int:
         return port
 
 
+def open_handles() -> int:
+    """How many files and connections this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 def find_postgres() -> Path | None:
     """The directory of PostgreSQL's programs."""
     found = shutil.which("pg_ctl")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,12 +25,14 @@ from ilb.serve.people import ServedModel
 from ilb.serve.service import Service
 from ilb.serve.store import open_store
 from ilb.serve.store.store import StoreUnavailableError
-from serving import POLICY, VISIT, ServerThread, clinic_model
+from serving import POLICY, VISIT, ServerThread, clinic_model, open_handles
 
 
 @pytest.fixture(scope="module")
 def served() -> ServedModel:
-    return ServedModel(LiveBandit.on(clinic_model(), POLICY, seed=3), POLICY, "by hand")
+    made = ServedModel(LiveBandit.on(clinic_model(), POLICY, seed=3), POLICY, "by hand")
+    made.warm_up()  # clients do not wait for compilers
+    return made
 
 
 @pytest.fixture
@@ -209,6 +212,33 @@ def test_what_is_refused_when_it_is_delivered_is_set_aside_and_the_rest_goes_on(
     (event,) = store_of(server).events_of("bo")
     assert (event.body["answer"]["mode"], event.body["answer"]["action"]) == ("apprentice", "A")
     assert event.body["answer"]["would"] is not None
+
+
+def test_the_propensity_of_what_the_client_drew_is_the_one_in_the_log(
+    server: ServerThread, connect: Callable[..., Client]
+) -> None:
+    client = connect(actions=["A", "B"], fallback="uniform")  # of an earlier model; the server knows three by now
+    server.stop()
+    made = [client.decide("anna", VISIT, key=f"v{n}") for n in range(4)]
+    assert {one.propensity for one in made} == {0.5}
+    server.start()
+    wake(client)
+    assert client.deliver() == 0
+    events = store_of(server).events_of("anna")
+    assert [event.body["answer"]["propensity"] for event in events] == [0.5] * 4
+    assert [event.body["answer"]["action"] for event in events] == [one.action for one in made]
+    assert events[0].body["made"]["fallback"] == "uniform"
+
+
+def test_threads_that_end_leave_no_connections_behind(server: ServerThread, connect: Callable[..., Client]) -> None:
+    client = connect()
+    client.status()
+    before = open_handles()
+    for _ in range(10):
+        thread = threading.Thread(target=client.status)
+        thread.start()
+        thread.join()
+    assert open_handles() <= before + 4
 
 
 def test_a_key_that_is_not_known_loses_nothing(served: ServedModel, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_a_model_may_be_promoted_that_lacks_an_action_of_the_one_before(
     assert told["fallback"] is None
     assert told["expected_reward"] == pytest.approx(dict(known.decide(VISIT).expected_reward), rel=1e-8)
     made = {"action": "C", "cause": "away", "decided_at": "2026-01-02T03:04:05Z", "propensity": 0.25}
-    assert decide(client, "v4", made=made).json()["propensity"] == 0.25
+    assert decide(client, "v4", made=made, allowed=["C"]).json()["propensity"] == 0.25
     drugs = [json.loads(line)["drug"] for line in client.get("/v1/log").text.splitlines()]
     assert drugs == [before["v0"].json()["action"], "C", "C", told["action"], "C"]
     table = pq.read_table(BytesIO(client.get("/v1/log?format=parquet").content))

@@ -1,6 +1,5 @@
 """Every store of events keeps the same promises: one suite over SQLite and a real PostgreSQL."""
 
-import os
 import random
 import sqlite3
 import subprocess
@@ -18,7 +17,7 @@ from ilb.errors import FileError
 from ilb.serve.events import Event, Kind, tally_all
 from ilb.serve.store import open_store
 from ilb.serve.store.store import AbstractStore, Entry, Head, SavedState, StoreUnavailableError
-from serving import Postgres, running_postgres
+from serving import Postgres, open_handles, running_postgres
 
 AT = "2026-01-02T03:04:05.000000Z"
 LATER = "2026-01-02T03:04:06.000000Z"
@@ -181,16 +180,13 @@ def test_nobody_skips_a_number(store: AbstractStore) -> None:
 
 
 def test_threads_that_end_leave_no_connections_behind(store: AbstractStore) -> None:
-    def handles() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
     store.counts()
-    before = handles()
+    before = open_handles()
     for _ in range(40):
         thread = threading.Thread(target=store.counts)
         thread.start()
         thread.join()
-    assert handles() - before <= 8
+    assert open_handles() - before <= 8
 
 
 def test_what_somebody_still_reads_is_overwritten_later(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,8 +39,12 @@ class RefusedError(IlbError, ValueError):
         super().__init__(f"{detail} ({status}, {kind})")
 
 
+IDLE = 32
+"""Connections that are kept open while nobody uses them."""
+
+
 class Wire:
-    """Connections to one server, one for each thread."""
+    """Connections to one server, each used by one thread at a time."""
 
     def __init__(self, address: str, key: str | None, *, timeout: float, patience: float) -> None:
         parts = urlsplit(address)
@@ -53,8 +57,7 @@ class Wire:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._timeout, self._patience = timeout, patience
-        self._own = threading.local()
-        self._opened: list[http.client.HTTPConnection] = []
+        self._idle: deque[http.client.HTTPConnection] = deque()
         self._failed = float("-inf")
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None) -> Any:
@@ -77,10 +80,9 @@ class Wire:
                 return answer
 
     def close(self) -> None:
-        for connection in self._opened:
-            with suppress(OSError):
-                connection.close()
-        self._opened.clear()
+        while self._idle:
+            with suppress(OSError, IndexError):
+                self._idle.pop().close()
 
     def _send_once(self, method: str, path: str, body: dict[str, Any] | None, key: str | None) -> Any:
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
@@ -109,17 +111,24 @@ class Wire:
             try:
                 connection.request(method, path, sent, headers)
                 answer = connection.getresponse()
-                return answer.status, answer.read()
+                told = answer.status, answer.read()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()  # what is still on its way would be taken for the next answer
                 if not may_be_stale or isinstance(error, TimeoutError):
                     raise
                 may_be_stale = False  # the server was started anew since the last request: that is no failure
+            else:
+                self._keep(connection)
+                return told
 
     def _connection(self) -> http.client.HTTPConnection:
-        found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if found is None:
-            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            found = self._own.connection = kind(self._host, self._port, timeout=self._timeout)
-            self._opened.append(found)
-        return found
+        with suppress(IndexError):
+            return self._idle.pop()
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        return kind(self._host, self._port, timeout=self._timeout)
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        if len(self._idle) < IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()

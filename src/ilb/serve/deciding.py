@@ -42,19 +42,19 @@ class Decide(AbstractOperation):
     def settled(self, found: Found) -> Answer | None:
         if found.repeat is not None:
             return same_request(found.repeat, Kind.DECISION, self.request)
-        found.desk.open_actions(found.desk.named(self.request))
+        found.desk.open_actions(self._asked(found))
         if self.made is not None:
             found.desk.done(self.made["action"])
         self.is_far = found.desk.is_far(self.request["context"])
         return None
 
     def question(self, found: Found) -> Question:
-        asked = found.desk.named(self.request)
+        asked = self._asked(found)
         ruled = (asked.get("allowed"), asked.get("forbidden"))
         return Question(found.person, found.head, self.id, found.at, asked["context"], *ruled)
 
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:
-        verdict, request = verdict or Verdict(failure=NO_MODEL), found.desk.named(self.request)
+        verdict, request = verdict or Verdict(failure=NO_MODEL), self._asked(found)
         answer = self._answer(found, request, verdict)
         text = write_json(answer)
         if self.dry:
@@ -65,6 +65,9 @@ class Decide(AbstractOperation):
             body["made"] = self.made
         event = Event(found.person, found.head.events + 1, Kind.DECISION, found.at, body, self.id, self.key)
         return Outcome(Answer(201, text), Entry(event, verdict.state, found.head.began), verdict)
+
+    def _asked(self, found: Found) -> dict[str, Any]:
+        return found.desk.named(self.request, is_done=self.made is not None)
 
     def _answer(self, found: Found, request: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
         mode, taken = Mode(request.get("mode", Mode.LIVE)), request.get("taken")

@@ -42,13 +42,21 @@ class Desk:
         found = self.names.find(name)
         if found is None and str(name) in self.past:
             return self.past[str(name)]
+        return self._open(name)
+
+    def _open(self, name: Scalar) -> Scalar:
+        """Give something that can be done by its name; raises if the model in charge does not know it."""
         return self.names.name(self.names.label(name))
 
-    def named(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Give a request with all actions by their names; raises for those that are not known."""
+    def named(self, request: dict[str, Any], *, is_done: bool = False) -> dict[str, Any]:
+        """Give a request with all actions by their names; raises for those that are not known.
+
+        What is to be done must be known to the model in charge, what was done already (`is_done`) to any one before.
+        """
         named = dict(request)
         if request.get("allowed") is not None:
-            named["allowed"] = [self.names.name(self.names.label(one)) for one in request["allowed"]]
+            name = self.done if is_done else self._open
+            named["allowed"] = [name(one) for one in request["allowed"]]
         if request.get("forbidden") is not None:
             named["forbidden"] = [self.done(one) for one in request["forbidden"]]
         if request.get("taken") is not None:
