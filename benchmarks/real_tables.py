@@ -126,6 +126,31 @@ def _respiratory() -> Any:
     return frame.assign(patient=frame["center"].astype(str) + "/" + frame["id"].astype(str))
 
 
+def _visits() -> Any:
+    """Visits to a doctor have a long tail: their logarithm is what is predicted."""
+    frame = _dataset("COUNT/rwm5yr")
+    return frame.assign(visits=np.log1p(frame["docvis"]))
+
+
+def _wages() -> Any:
+    """Give the rows of the panel their person and year: seven for each person, in order."""
+    frame = _dataset("plm/Wages")
+    return frame.assign(person=np.arange(len(frame)) // 7, year=np.arange(len(frame)) % 7)
+
+
+def _labour() -> Any:
+    frame = _dataset("plm/LaborSupply")
+    return frame.assign(children=frame["kids"].clip(upper=3).astype(str))
+
+
+def _baseball() -> Any:
+    """Seasons with fifty times at bat and more."""
+    frame = _dataset("plyr/baseball")
+    frame = frame[frame["ab"] >= 50]
+    first = frame.groupby("id")["year"].transform("min")
+    return frame.assign(average=frame["h"] / frame["ab"], career=frame["year"] - first)
+
+
 PUBLIC = (
     Table(
         "verbagg", "lme4 VerbAgg, GPL-2 or later", _verbagg,
@@ -156,6 +181,20 @@ PUBLIC = (
         "respiratory", "HSAUR respiratory, GPL-2", _respiratory,
         instance="patient", time="visit", action="treat", reward="outcome",
         contexts=("center", "sex", "age", "baseline"),
+    ),
+    Table(
+        "visits", "COUNT rwm5yr, GPL-2", _visits,
+        instance="id", time="year", action="outwork", reward="visits",
+        contexts=("age", "female", "married", "kids", "hhninc", "educ", "self"),
+    ),
+    Table("wages", "plm Wages, GPL-2 or later", _wages, time="year", action="union", reward="lwage"),
+    Table(
+        "labour", "plm LaborSupply, GPL-2 or later", _labour,
+        instance="id", time="year", action="children", reward="lnwg", contexts=("age", "disab"),
+    ),
+    Table(
+        "baseball", "plyr baseball, MIT", _baseball,
+        instance="id", time="year", action="lg", reward="average", contexts=("career", "g", "ab"),
     ),
 )  # fmt: skip
 
