@@ -274,6 +274,7 @@ def test_a_promotion_that_could_not_be_followed_is_followed_later(
         away.setattr("ilb.serve.service.load_again", lambda described: None)
         one.stage(ServedModel.load(models / "new", POLICY))
         promoted = one.promote()
+        other.stage(ServedModel.load(models / "old", POLICY))  # what it writes itself hides nothing from it
         decide(client, "v0")
         deadline = time.monotonic() + 20
         while not other.failures["model"] and time.monotonic() < deadline:

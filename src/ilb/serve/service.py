@@ -95,7 +95,7 @@ class Service:
 
     def describe(self) -> dict[str, Any]:
         """Say what decides between what, from what, and what is done without it."""
-        served = self.engine.served
+        served, staged = self.engine.served, self.staged
         return {
             "fingerprint": None if served is None else served.fingerprint,
             "policy": None if served is None else served.policy,
@@ -103,7 +103,7 @@ class Service:
             "actions": self.names.all,
             "context": [] if served is None else [column.name for column in served.schema.context],
             "fallback": UNIFORM if self.declared is None else self.declared,
-            "staged": None if self.staged is None else self.staged.report(),
+            "staged": None if staged is None else staged.report(),
         }
 
     @property
@@ -326,8 +326,8 @@ class Service:
             self._note("service", type(error).__name__)
 
     def _note(self, where: str, cause: str) -> None:
-        self.failures[where] += 1
         self.last_failure[where] = f"{written(self.clock())}: {cause}"
+        self.failures[where] += 1
 
 
 def _mistake(error: Exception) -> ProblemError:

@@ -76,7 +76,7 @@ class Health:
             "fallback": "uniform" if service.declared is None else service.declared,
             "counts": counts,
             "agreement": agreement_of(counts),
-            "failures": {where: service.last_failure[where] for where in service.failures},
+            "failures": dict(service.last_failure),
             "uptime_seconds": round(time.monotonic() - self._began, 1),
         }
 
