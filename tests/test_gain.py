@@ -30,7 +30,7 @@ from ilb.offline.search import plain_models
 from ilb.online.latent import CalibratedBelief
 from ilb.online.policy import AbstractPolicy, AbstractRewards, IndependentRewards, choose
 from ilb.online.roster import build_policy
-from ilb.trust.accounts import Account, of_replays
+from ilb.trust.accounts import Account, of_replays, play_everyone
 from ilb.trust.controls import logging_as_target, shuffled_rewards
 from ilb.trust.crossfit import Fold, action_effects, by_person, cross_fit
 from ilb.trust.crossover import recorded_means, recorded_regret, recorded_values
@@ -38,7 +38,7 @@ from ilb.trust.doubly_robust import Matched, lay_out, match
 from ilb.trust.evaluation import GAIN_OVER_DONE, Evaluation
 from ilb.trust.expectations import Expectations, expect
 from ilb.trust.gain import BANDIT, estimate_gain, evaluate, evaluate_fitted
-from ilb.trust.propensities import estimate, person_shares, take_out
+from ilb.trust.propensities import estimate, person_shares, shares_so_far, take_out
 from ilb.trust.replay import Person, queue_up, replay
 from ilb.trust.resampling import Resampling, difference, mean_of
 from ilb.trust.sensitivity import Surprises, least_mean
@@ -133,6 +133,34 @@ def test_the_next_reward_of_a_dropped_action_is_as_good_as_any() -> None:
         tried = np.flatnonzero(people.starts[:, action_taken + 1] > people.starts[:, action_taken])
         first = people.queue[tried, people.starts[tried, action_taken]]
         assert abs(first.mean()) < 4 / np.sqrt(len(first))
+
+
+def test_nothing_that_was_done_after_a_reward_weighs_it() -> None:
+    """Two histories that differ in what follows the third row: what is known until then weighs its reward."""
+    rng = np.random.default_rng(0)
+    action = np.array([[0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 0, 0]] * 10)
+    logs = Logs.from_arrays(np.zeros((20, 6, 0)), action, rng.normal(size=(20, 6)), actions=2)
+    found = shares_so_far(logs).reshape(20, 6)
+    np.testing.assert_allclose(found[0, :3], found[1, :3])
+    assert found[0, 1] < found[0, 2] < found[0, 3]
+
+
+@pytest.mark.slow
+def test_a_logger_who_drops_what_disappoints_does_not_lower_what_a_policy_is_worth() -> None:
+    """All actions are worth nothing, and whoever logs stays after a good reward; some queues end before the play."""
+    errors = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        reward, action = rng.normal(size=(200, 15)), rng.integers(3, size=(200, 15))
+        for now in range(1, 15):
+            action[:, now] = np.where(reward[:, now - 1] > 0, action[:, now - 1], action[:, now])
+        logs = Logs.from_arrays(np.zeros((200, 15, 0)), action, reward, actions=3)
+        model = complete_model(NoEncoder(), logs, reward=PersonRewardRecipe(hidden=0))
+        parts = [Fold.of(logs, np.arange(part, 200, 2), model) for part in range(2)]
+        account = of_replays(play_everyone(parts, "Calibrated", 3, seed=seed), 3)
+        assert account.missing.mean() > 0.03
+        errors.append(account.value(np.ones((1, 200)))[0])
+    assert abs(np.mean(errors)) < 3 * 0.042 / np.sqrt(6)  # drawn at random it is -0.11, weighed by all rows -0.035
 
 
 def growing(seed: int, *, clocked: bool) -> list[Fold]:

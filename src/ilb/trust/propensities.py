@@ -72,9 +72,40 @@ def estimate(logs: Logs) -> Propensities:
 
 
 def person_shares(logs: Logs) -> Float[np.ndarray, "I K"]:
-    """Give the share of each action for each person, drawn towards those of all as far as people are alike.
+    """Give the share of each action for each person, drawn towards those of all as far as people are alike."""
+    pulls, overall, weight = _habits(logs)
+    return np.asarray((pulls + weight * overall) / (pulls.sum(axis=1) + weight)[:, None])
 
-    How far is told by the likelihood of a Dirichlet-multinomial.
+
+def shares_so_far(logs: Logs) -> Float[np.ndarray, " rewards"]:
+    """Give for each row with a reward the share of its action in the person's rows before it, drawn towards all's.
+
+    Whoever logs may react to a reward: what was done after it would say how good it was.
+    """
+    _, overall, weight = _habits(logs)
+    rows = np.flatnonzero(logs.rewarded)
+    person, action = logs.instance[rows].astype(np.int64), logs.action[rows].astype(np.int64)
+    same, before = (_places(group) for group in (person * logs.actions + action, person))
+    return np.asarray((same + weight * overall[action]) / (before + weight))
+
+
+def _places(group: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
+    """Count the rows of the same group before each row.
+
+    >>> _places(np.array([5, 2, 5, 5, 2])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
+    places = np.empty(len(group), dtype=np.int64)
+    places[order] = np.arange(len(group)) - np.repeat(starts, np.diff(np.r_[starts, len(group)]))
+    return places
+
+
+def _habits(logs: Logs) -> tuple[Float[np.ndarray, "I K"], Float[np.ndarray, " K"], float]:
+    """Count actions by person, give the share of each over all, and for how many rows of a person that counts.
+
+    How many is told by the likelihood of a Dirichlet-multinomial.
     """
     rows = np.flatnonzero(logs.rewarded)
     cell = logs.instance[rows].astype(np.int64) * logs.actions + logs.action[rows]
@@ -87,8 +118,7 @@ def person_shares(logs: Logs) -> Float[np.ndarray, "I K"]:
         whole = gammaln(weight) - gammaln(weight + totals)
         return float(np.sum(whole + np.sum(gammaln(prior + pulls) - gammaln(prior), axis=1)))
 
-    weight = max(np.geomspace(0.3, 3e4, 41), key=likelihood)
-    return np.asarray((pulls + weight * overall) / (totals + weight)[:, None])
+    return pulls, overall, float(max(np.geomspace(0.3, 3e4, 41), key=likelihood))
 
 
 def _moment_offsets(

@@ -26,6 +26,7 @@ from ilb.offline.ahead import moment_effects
 from ilb.online.policy import AbstractPolicy, State
 from ilb.streams import round_key
 from ilb.trust.expectations import MOST_LEVERAGE, Expectations
+from ilb.trust.propensities import shares_so_far
 from ilb.types import Step
 
 CHUNK = 1024
@@ -43,25 +44,25 @@ class Person(NamedTuple):
     """What is known of one person, or of many, with one more axis in front.
 
     `queue` holds the logged rewards, less what the moment added to them, sorted by action and time: those of action a
-    are at `starts[a]` to `starts[a + 1]`. `contexts` are those of the first rounds; a person with fewer meets them
-    again.
+    are at `starts[a]` to `starts[a + 1]`. `chances` say how often the action of each had been taken until then.
+    `contexts` are those of the first rounds; a person with fewer meets them again.
     """
 
     number: Int[Numbers, "*people"]
     rounds: Int[Numbers, "*people"]
     contexts: Float[Numbers, "*people T d"]
     queue: Float[Numbers, "*people rewards"]
+    chances: Float[Numbers, "*people rewards"]
     starts: Int[Numbers, "*people K+1"]
     expected: Float[Numbers, "*people K"]
     expected_std: Float[Numbers, "*people K"]
     noise_std: Float[Numbers, "*people K"]
-    shares: Float[Numbers, "*people K"]
 
 
 class Replayed(NamedTuple):
     """What a policy did and got: in each round the action, its reward (or what is expected of it, where that was not
     `observed`), `surprise`, the reward less what all else in the logs of the person says of it, and `rarity`, the odds
-    that such a person would have had no reward left of such an action.
+    that such a person would have had no reward left of such an action, by what had been done until then.
     """
 
     action: Int[np.ndarray, "people H"]
@@ -102,18 +103,19 @@ def queue_up(logs: Logs, moment: AbstractMoment | None, expectations: Expectatio
     counts = np.minimum(counts, horizon).reshape(logs.instances, logs.actions)
     starts = np.concatenate([np.zeros((logs.instances, 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
     totals = starts[:, -1]
-    queue = np.zeros((logs.instances, max(int(totals.max()), 1)), np.float32)
-    queue[np.arange(queue.shape[1])[None, :] < totals[:, None]] = lasting[kept]
+    queue, chances = np.zeros((2, logs.instances, max(int(totals.max()), 1)), np.float32)
+    there = np.arange(queue.shape[1])[None, :] < totals[:, None]
+    queue[there], chances[there] = lasting[kept], shares_so_far(logs)[kept]
     return Person(
         number=np.arange(logs.instances, dtype=np.int32),
         rounds=rounds.astype(np.int32),
         contexts=logs.context[first_rows(logs, horizon)],
         queue=queue,
+        chances=chances,
         starts=starts.astype(np.int32),
         expected=expectations.mean.astype(np.float32),
         expected_std=expectations.std.astype(np.float32),
         noise_std=np.broadcast_to(np.sqrt(expectations.noise_variance), expectations.mean.shape).astype(np.float32),
-        shares=expectations.shares,
     )
 
 
@@ -170,7 +172,9 @@ def replay(key: PRNGKeyArray, policy: AbstractPolicy, moment: AbstractMoment | N
         played = _replay_chunk(key, policy, moment, chunk)
         pieces.append([np.asarray(part)[: min(size, count - first)] for part in played])
     action, reward, observed, surprise, used = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    chances = np.take_along_axis(np.asarray(people.shares), action, axis=1)
+    # Nothing that was done after a reward may weigh it: who logs may have reacted to it.
+    place = np.take_along_axis(np.asarray(people.starts), action, axis=1) + used
+    chances = np.take_along_axis(np.asarray(people.chances), np.minimum(place, people.chances.shape[1] - 1), axis=1)
     some_left = np.maximum(binom.sf(used, np.asarray(people.rounds)[:, None], chances), LEAST_CHANCE)
     rarity = (1 - some_left) / some_left
     return Replayed(action, reward.astype(np.float64), observed, surprise.astype(np.float64), rarity)
