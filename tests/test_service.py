@@ -478,7 +478,7 @@ def test_what_is_stored_is_answered_though_counting_it_fails(client: TestClient,
 
 
 def test_a_key_belongs_to_one_kind_of_request(client: TestClient) -> None:
-    seen = {"json": {"context": VISIT}, "headers": {"Idempotency-Key": "k1"}}
+    seen: dict[str, Any] = {"json": {"context": VISIT}, "headers": {"Idempotency-Key": "k1"}}
     assert client.post("/v1/people/anna/observations", **seen).status_code == 201
     refused = ask(client)
     assert (refused.status_code, refused.json()["type"]) == (422, "/problems#key-reused")
