@@ -362,6 +362,8 @@ CALLS: dict[str, Callable[[Victim], Any]] = {
     "LiveBandit.on(seed=1.5)": lambda victim: _on(victim.model, seed=1.5),
     "LiveBandit.on(seed=10**400)": lambda victim: _on(victim.model, seed=10**400),
     "LiveBandit.on(policy=5)": lambda victim: _on(victim.model, policy=5),
+    "LiveBandit.on(horizon=-1)": lambda victim: _on(victim.model, horizon=-1),
+    "fit(path)": lambda _: fit("visits.csv"),  # type: ignore[arg-type]
     "fit(seed=1.5)": lambda victim: fit(_logs(victim), **PINNED, seed=1.5),  # type: ignore[arg-type]
     "fit(seed=2**32)": lambda victim: fit(_logs(victim), **PINNED, seed=2**32),
     "split(seed=-1)": lambda victim: _logs(victim).split_instances(seed=-1),

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from ilb.environments import SyntheticWorld, UniformLogging, draw_world, record
+from ilb.environments import AbstractEnvironment, SyntheticWorld, UniformLogging, draw_world, record
 from ilb.environments.changed_rewards import OwnEffects
 from ilb.environments.perturbed import Shift
 from ilb.errors import ModelFileError
@@ -29,7 +29,7 @@ def world() -> SyntheticWorld:
     return draw_world(jr.key(3), latent_dim=2, actions=5)
 
 
-def people_of(world: SyntheticWorld, number: int = 200) -> Logs:
+def people_of(world: AbstractEnvironment, number: int = 200) -> Logs:
     return record(jr.key(4), world, UniformLogging(5), instances=number, length=40).logs
 
 

@@ -169,7 +169,10 @@ def test_a_reward_that_grows_in_most_rows_only_is_not() -> None:
     Logs.from_frame(frame, **ROLES)
 
 
-@pytest.mark.parametrize("doses", [rng().uniform(size=60), rng().permutation(60)])
+WITH_COMMAS = np.array([f"{number / 7:.3f}".replace(".", ",") for number in range(60)])
+
+
+@pytest.mark.parametrize("doses", [rng().uniform(size=60), rng().permutation(60), WITH_COMMAS])
 def test_an_action_of_thousands_of_values_looks_continuous(doses: np.ndarray) -> None:
     with pytest.raises(LogsError, match="column 'did' looks continuous: it has 60 different numbers in 60 rows"):
         Logs.from_frame(table(did=doses), **ROLES)

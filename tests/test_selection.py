@@ -114,6 +114,18 @@ def test_each_choice_can_be_pinned(crossover_model: LatentModel) -> None:
     del crossover_model
 
 
+def test_plain_contexts_are_compared_as_wide_as_they_are_saved() -> None:
+    rng = RNG(7)
+    person = rng.normal(size=(40, 1))
+    context = np.stack([person + 0.1 * rng.normal(size=(40, 8)), rng.normal(size=(40, 8))], axis=2)
+    context[rng.random((40, 8)) < 0.2, 1] = np.nan  # one more column says where
+    reward = person + 0.3 * rng.normal(size=(40, 8))
+    logs = Logs.from_arrays(context, rng.integers(2, size=(40, 8)), reward)
+    model = fit(logs, recipe=PlainContexts(), reward=PersonRewardRecipe())
+    assert model.encoded_dim == logs.width == 3
+    assert known(model.provenance).notes[0].startswith("PlainContexts 3")
+
+
 def test_without_contexts_a_reward_model_can_be_pinned_and_an_encoder_is_refused() -> None:
     model = fit(crossover(), reward=PersonRewardRecipe(hidden=2))
     assert model.encoded_dim == 0

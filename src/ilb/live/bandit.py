@@ -67,6 +67,10 @@ class LiveBandit:
         self._bound = BoundPolicy(policy, schema, self.seed, usual, far)
         self._settling = settling
 
+    def __repr__(self) -> str:
+        contexts = [column.name for column in self.schema.context]
+        return f"LiveBandit(actions {list(self.schema.actions)}, contexts {contexts}, seed {self.seed})"
+
     @classmethod
     def on(
         cls,
@@ -93,6 +97,11 @@ class LiveBandit:
             )
         if policy is not None and not isinstance(policy, str):
             raise DecisionError(f"a policy is named by text, such as 'Calibrated'; got {policy!r}.")
+        if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+            raise DecisionError(
+                f"horizon is how many decisions a person will have: a whole number from 1, or None if that is not "
+                f"known. Got {horizon!r}."
+            )
         schema = model.schema
         if schema is None:
             raise DecisionError("the model has no schema, so contexts and actions have no names. Fit it on Logs.")

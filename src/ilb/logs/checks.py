@@ -89,7 +89,7 @@ def warn_constant(name: str, values: Float64[np.ndarray, " N"]) -> None:
     if (known == known[0]).all():
         warn(
             f"column {name!r} has the same value in all {counted(len(known), 'row')} that have one, so it tells "
-            "nothing of the instance. It is kept; drop it with context= unless it will vary later.",
+            f"nothing of the instance. It is kept; leave it out with drop=[{name!r}] unless it will vary later.",
             LogsWarning,
         )
 

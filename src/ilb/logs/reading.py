@@ -116,12 +116,16 @@ def _read_times(name: str, series: nw.Series[Any]) -> Shaped[np.ndarray, " N"]:
     if has_numpy_order(series.dtype):
         return np.asarray(series.to_numpy())
     times = read_labels(name, series)
+    moments: list[Any] = []
     try:
-        moments = [datetime.fromisoformat(label) if isinstance(label, str) else label for label in times.labels]
-        ranks = {moment: rank for rank, moment in enumerate(sorted(set(moments)))}  # type: ignore[type-var]
+        for label in times.labels:
+            moments.append(datetime.fromisoformat(label) if isinstance(label, str) else label)
+        ranks = {moment: rank for rank, moment in enumerate(sorted(set(moments)))}
     except (TypeError, ValueError) as error:
+        # The first that is no moment; if all are, they are of kinds that can't be compared.
+        odd = times.labels[len(moments) if len(moments) < len(times.labels) else 0]
         raise LogsError(
-            f"column {name!r} holds times such as {brief(times.labels[0])} that have no order; expected numbers, dates "
+            f"column {name!r} holds times such as {brief(odd)} that have no order; expected numbers, dates "
             "or ISO text such as '2024-03-31'. Turn them into one of these, or leave out time= to keep the order."
         ) from error
     return np.array([ranks[moment] for moment in moments], dtype=np.int64).take(times.codes)

@@ -146,7 +146,7 @@ def require_distinct_actions(roles: Roles, actions: Labels) -> None:
 def _is_number(label: object) -> bool:
     """Tell whether a label is a number, or text that is one: in a CSV file '0.30' and '0.3' are two labels."""
     try:
-        float(label if isinstance(label, int | float | str) else "a word")
-    except ValueError:
+        float(label.replace(",", ".", 1) if isinstance(label, str) else label)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
         return False
     return True

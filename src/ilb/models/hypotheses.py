@@ -60,7 +60,8 @@ def prior_weights(
     >>> prior_weights(0.0, HYPOTHESES[:3], np.array([0.5, 0.5, 0.0])).tolist()
     [1.0, 0.0, 0.0]
     """
-    right, others = np.eye(len(hypotheses))[0], len(hypotheses) - 1
+    right: Float[np.ndarray, " H"] = np.eye(len(hypotheses))[0]
+    others = len(hypotheses) - 1
     if not others or not doubt:
         return right
     if len(learned) != len(hypotheses):

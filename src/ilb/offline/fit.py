@@ -258,6 +258,11 @@ def refit_rewards(
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:
+    if not isinstance(logs, Logs):
+        raise FitError(
+            f"a fit takes Logs; got {type(logs).__name__!r}. Read a file or a table with "
+            'Logs.from_frame(table, instance="patient", action="drug", reward="relief").'
+        )
     if latent_dim is not None and not 1 <= latent_dim <= logs.width:
         raise FitError(
             f"latent_dim must be between 1 and the number of context columns (assumption A2: n <= d); "
@@ -265,10 +270,11 @@ def _check(logs: Logs, latent_dim: int | None) -> None:
         )
     logs.require_any_reward()
     _require_differences(logs)
-    needed = 2 if latent_dim is None else latent_dim + 1
-    if logs.instances < needed:
+    if logs.instances < 2:
+        raise FitError("the logs have a single instance, and how people differ can't be learned from one. Add others.")
+    if latent_dim is not None and logs.instances < latent_dim + 1:
         raise FitError(
-            f"{logs.instances} instances can't show {needed - 1} latent dimensions (assumption A3: the latent states "
+            f"{logs.instances} instances can't show {latent_dim} latent dimensions (assumption A3: the latent states "
             f"must span them). Lower latent_dim below {logs.instances} or add instances."
         )
 

@@ -194,7 +194,7 @@ class Search:
     def _try_encoders(self, structure: _Structure) -> None:
         if self.recipe is not None:
             name = type(self.recipe).__name__
-            for encoding in self._train(name, self.recipe, 3, TRAIN):
+            for encoding in self._train(name, self.recipe, 3, TRAIN if self.recipe.is_trained else 0):
                 self._try_encoding(encoding, structure)
             return
         before = self._best

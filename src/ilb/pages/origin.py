@@ -39,7 +39,8 @@ def the_data(page: Page, logs: Logs) -> None:
     table = []
     for column, block in schema.blocks(logs.context):
         own = _own_share(block.astype(np.float64), logs)
-        kind = f"{len(column.labels)}\N{NO-BREAK SPACE}categories" if column.labels else "number"
+        categories = "category" if len(column.labels) == 1 else "categories"
+        kind = f"{len(column.labels)}\N{NO-BREAK SPACE}{categories}" if column.labels else "number"
         scaling = (
             ""
             if column.scaling is None

@@ -24,6 +24,10 @@ class NoEncoding(EncoderRecipe):
     def needs_columns(self) -> bool:
         return False
 
+    @property
+    def is_trained(self) -> bool:
+        return False
+
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         del keys, latent_dim, report
         return [_untrained(NoEncoder()) for _ in logs]
@@ -37,6 +41,10 @@ class PlainContexts(EncoderRecipe):
 
     @property
     def needs_columns(self) -> bool:
+        return False
+
+    @property
+    def is_trained(self) -> bool:
         return False
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:

@@ -49,3 +49,8 @@ class EncoderRecipe(Protocol):
     def needs_columns(self) -> bool:
         """Tell whether there is nothing to train without any context column."""
         return True
+
+    @property
+    def is_trained(self) -> bool:
+        """Tell whether there is anything to train, to a latent dimension that can be chosen."""
+        return True
