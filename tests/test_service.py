@@ -739,5 +739,16 @@ def test_labels_can_be_hashed_at_the_door_and_are_then_nowhere(service: Service,
 
 @pytest.mark.filterwarnings("ignore::ilb.errors.LogsWarning")
 def test_a_context_far_from_the_logs_is_decided_for_and_counted(client: TestClient) -> None:
-    assert ask(client, context={"pain": 1000.0, "mobility": 0.0}).json()["fallback"] is None
+    told = ask(client, context={"pain": 1000.0, "mobility": 0.0}).json()
+    assert told["fallback"] is None
+    [warning] = told["warnings"]
+    assert warning.startswith("column 'pain' of 'anna' is ")
     assert "ilb_far_contexts_total 1.0" in client.get("/metrics").text
+
+
+@pytest.mark.filterwarnings("ignore::ilb.errors.LogsWarning")
+def test_what_is_odd_about_a_context_is_told_to_whoever_sent_it(client: TestClient) -> None:
+    assert ask(client).json()["warnings"] == []
+    told = ask(client, "ben", context={**VISIT, "pian": 3.0})
+    assert "keys that the model does not know: 'pian'" in told.json()["warnings"][0]
+    assert ask(client, "ben", context={**VISIT, "pian": 3.0}).content == told.content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,6 +36,11 @@ class Decision:
     def fallback(self) -> Mapping[str, str] | None:
         """Why the model did not decide: severity and cause."""
         return self.answer.get("fallback")
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is odd about the context, in the server's words."""
+        return tuple(self.answer.get("warnings", ()))
 
     @property
     def made_here(self) -> bool:

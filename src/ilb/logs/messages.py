@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ilb.errors import IlbWarning
@@ -63,8 +65,31 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
+_OVERHEARD: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
+
+
+@contextmanager
+def overheard() -> Iterator[list[str]]:
+    """Collect what this thread would be warned of, to be told to somebody else.
+
+    >>> with overheard() as said:
+    ...     warn("it rains", IlbWarning)
+    >>> said
+    ['it rains']
+    """
+    said: list[str] = []
+    before = _OVERHEARD.set(said)
+    try:
+        yield said
+    finally:
+        _OVERHEARD.reset(before)
+
+
 def warn(message: str, category: type[IlbWarning]) -> None:
     """Warn, pointing at the line of the caller's code that led here rather than at a line of ILB."""
+    if (listener := _OVERHEARD.get()) is not None:
+        listener.append(message)
+        return
     level, frame = 2, sys._getframe(1)
     ours = ("ilb", "jaxtyping")  # the latter wraps our functions where shapes are checked
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:

@@ -45,6 +45,7 @@ class DecisionAnswer(BaseModel):
                     "misfit": 0.1,
                     "reason": "'C' (expected 0.29 ± 0.58, best with probability 0.41) is expected to be best, …",
                     "fallback": None,
+                    "warnings": [],
                     "model": "0123456789abcdef",
                     "policy": "Adaptive",
                     "tags": {},
@@ -70,6 +71,11 @@ class DecisionAnswer(BaseModel):
     misfit: float | None = Field(description="The probability that the model does not fit this person.")
     reason: str
     fallback: Fallback | None
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="What is odd about the context: keys or categories that the model does not know, values far from "
+        "the logs. Empty if nothing is.",
+    )
     model: str | None
     policy: str
     tags: dict[str, str]

@@ -89,7 +89,7 @@ async def decide(request: Request, person: Person, body: DecisionBody, key: Idem
     made, dry = asked.pop("made", None), bool(asked.pop("dry_run", False))
     operation = Decide(label_of(office, person), key_of(key, needed=not dry), asked, made, dry)
     answer = await _carry_out(office, operation)
-    office.metrics.far.inc(operation.is_far)
+    office.metrics.far.inc(operation.look.is_far)
     return answer
 
 
@@ -155,5 +155,5 @@ async def observe(request: Request, person: Person, body: ObservationBody, key: 
     office = office_of(request, Role.DECIDE)
     operation = Observe(label_of(office, person), key_of(key), body.plain())
     answer = await _carry_out(office, operation)
-    office.metrics.far.inc(operation.is_far)
+    office.metrics.far.inc(operation.look.is_far)
     return answer

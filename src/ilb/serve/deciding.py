@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from ilb.live.decision import Decision
-from ilb.serve.desk import Desk
+from ilb.serve.desk import Desk, Look
 from ilb.serve.engine import NO_MODEL, Failure, Question, Verdict
 from ilb.serve.events import Event, Kind, Mode, write_json
 from ilb.serve.fallback import Drawn, draw
@@ -36,7 +36,7 @@ class Decide(AbstractOperation):
     """A decision that the client has made by itself, because nobody answered."""
     dry: bool = False
     decision: None = field(default=None, init=False)
-    is_far: bool = field(default=False, init=False)
+    look: Look = field(default=Look(), init=False)
     id: str = field(default_factory=new_id)
 
     def settled(self, found: Found) -> Answer | None:
@@ -45,7 +45,7 @@ class Decide(AbstractOperation):
         found.desk.open_actions(self._asked(found))
         if self.made is not None:
             found.desk.done(self.made["action"])
-        self.is_far = found.desk.is_far(self.request["context"])
+        self.look = found.desk.look_at(found.person, self.request["context"])
         return None
 
     def question(self, found: Found) -> Question:
@@ -80,6 +80,7 @@ class Decide(AbstractOperation):
             "mode": mode,
             **numbers,
             "fallback": None if failure is None else failure._asdict(),
+            "warnings": list(self.look.warnings),
             "model": found.desk.model,
             "policy": found.desk.policy,
             "tags": request.get("tags") or {},

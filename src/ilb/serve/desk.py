@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ilb.errors import IlbError
-from ilb.live.slips import FAR
+from ilb.live.slips import FAR, LARGEST, check_contexts
+from ilb.logs.messages import overheard
 from ilb.serve.fallback import UNIFORM
 from ilb.serve.names import ActionNames, Scalar
 from ilb.serve.people import ServedModel
 from ilb.serve.problems import ProblemError
+
+
+class Look(NamedTuple):
+    """What was seen of a context: whether it is far from the logs, and sentences for whoever sent it."""
+
+    is_far: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,17 @@ class Desk:
             raise ProblemError(422, "nothing-left", "All actions are ruled out. Allow at least one.")
         return left
 
-    def is_far(self, context: dict[str, Any]) -> bool:
-        """Whether a context is far from the logs; raises if the model can't read it, which is the sender's slip."""
+    def look_at(self, person: str, context: dict[str, Any]) -> Look:
+        """Say what is odd about a context; raises if the model can't read it, which is the sender's slip."""
         if self.served is None:
-            return False
-        try:
-            row = self.served.schema.encode(context)
-        except IlbError as error:
-            raise ProblemError(422, "context", str(error)) from error
-        return bool(np.abs(row).max(initial=0.0) > FAR)
+            return Look()
+        schema = self.served.schema
+        with overheard() as said:
+            try:
+                row = schema.encode(context)
+            except IlbError as error:
+                raise ProblemError(422, "context", str(error)) from error
+        farthest = float(np.abs(row).max(initial=0.0))
+        if FAR < farthest <= LARGEST:
+            check_contexts(schema, row[None], [person], said.append)
+        return Look(farthest > FAR, tuple(said))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ilb.serve.desk import Desk
+from ilb.serve.desk import Desk, Look
 from ilb.serve.engine import Question, Verdict
 from ilb.serve.events import Event, Kind, Mode, write_json
 from ilb.serve.problems import ProblemError, erased_decision, unknown_decision
@@ -93,12 +93,12 @@ class Observe(AbstractOperation):
     key: str
     request: dict[str, Any]
     decision: None = field(default=None, init=False)
-    is_far: bool = field(default=False, init=False)
+    look: Look = field(default=Look(), init=False)
 
     def settled(self, found: Found) -> Answer | None:
         if found.repeat is not None:
             return same_request(found.repeat, Kind.OBSERVATION, self.request)
-        self.is_far = found.desk.is_far(self.request["context"])
+        self.look = found.desk.look_at(found.person, self.request["context"])
         return None
 
     def outcome(self, found: Found, verdict: Verdict | None) -> Outcome:

@@ -147,7 +147,11 @@ def check_fingerprints(held: HeldOut) -> Check:
     )
     remedy = f"Leave them out and see whether rewards are predicted as well: drop={leading!r}, {_drops(leading)}."
     if not held.learned or not leading:
-        said += " The state does not rest on them alone." if held.learned else " Nothing was learned from that."
+        said += (
+            " The state does not rest on them alone."
+            if held.learned
+            else " No encoder was trained on them here, so that does no harm."
+        )
         return Check("fingerprints", question, figure, bar, Verdict.FINE, said, "", numbers)
     verdict = Verdict.BROKEN if unique else Verdict.DOUBTFUL
     said += f" The encoder tells people apart mostly by {shown(leading)}, and may have learned nothing else."

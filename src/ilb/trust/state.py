@@ -17,6 +17,9 @@ from ilb.trust.apart import NO_CONTEXTS, SHUFFLES, contrastive_gains
 from ilb.trust.checks import Check, Verdict
 from ilb.trust.held_out import HeldOut, quietly
 
+STILL = 1000
+"""People who differ by more than this, in units of the noise of one row, stand still within themselves."""
+
 AGREE, DISAGREE = 0.95, 0.7
 """The R² between fits from which the state counts as the same, and below which a direction is not found again."""
 
@@ -35,7 +38,7 @@ def check_dimensions(held: HeldOut) -> Check:
     more, wide = _gain_of_width(held)
     numbers = {"widths": widths.tolist(), "band": band, "same": same.tolist(), "wide": wide, "gain": more.value}
     figure = f"{found} of the model's {n} stand out"
-    listed = ", ".join(f"{width:.2f}" for width in widths[:8])
+    listed = ", ".join(f"{width:.2f}" if width < STILL else f"more than {STILL:,}" for width in widths[:8])
     said = (
         f"People differ by {listed} times the noise of one row (variance); shuffled people by {band:.2f} at most. "
         f"Other fits find {np.sum(same > DISAGREE)} of the model's {n} directions again."
