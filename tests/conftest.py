@@ -39,6 +39,11 @@ for name, value in SETTINGS.items():
 compute_on_one_thread()
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: what is green stays green. `make bench-hostile` tries new ones.
+settings.register_profile("steady", derandomize=True)
+settings.load_profile("steady")
 
 # A shell without job control starts what it puts in the background with Ctrl-C ignored, and programs that tests start
 # would inherit that: they are stopped by it in some tests.

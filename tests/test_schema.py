@@ -217,7 +217,8 @@ def test_a_constant_column_gets_the_scale_one() -> None:
     assert NumericColumn.fit("x", np.full(1000, 0.1)) == NumericColumn("x", 0.1, 1.0, 0.1, False)
 
 
-maybe = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32))
+# Quarters: a column of tiny numbers and one huge one would be refused.
+maybe = st.one_of(st.none(), st.integers(-4000, 4000).map(lambda quarters: quarters / 4))
 tables = st.lists(
     st.fixed_dictionaries(
         {
