@@ -304,8 +304,10 @@ def main(
             f"{row['setting']:28} {row['policy']:18} {figures}  ± {row['regret_2000_se']:.1f}", highlight=False
         )
     limits = {setting.name for setting in LIMITS}
-    targets = judge([row for row in rows if row["setting"] not in limits])
-    console.print(table_of_targets(targets))
+    judged = [row for row in rows if row["setting"] not in limits]
+    targets = judge(judged) if judged else []
+    if targets:
+        console.print(table_of_targets(targets))
     if record:
         how = f"make bench-robust ARGS='--worlds {worlds} --people {people} --record'"
         kept = {"version": __version__, "command": how, "rounds": ROUNDS, "robustness": rows}
