@@ -23,7 +23,7 @@ from ilb.threads import compute_on_one_thread
 from ilb_paper.catalogue import EXPERIMENTS
 from ilb_paper.claims import FEWEST_WORLDS
 from ilb_paper.experiment import AbstractExperiment
-from ilb_paper.report import Judged, cpu_seconds, summarise, untested, write_report
+from ilb_paper.report import Earlier, Judged, cpu_seconds, read_earlier, summarise, untested, write_report
 from ilb_paper.results import Results, Size
 from ilb_paper.runner import Monitor, plan, require_backend, run
 from ilb_paper.store import Store
@@ -44,9 +44,9 @@ def _known_labels() -> str:
     return f"There are {', '.join(EXPERIMENTS)}, or `all`. `ilb reproduce --list` says more."
 
 
-def list_experiments(labels: Sequence[str], scale: float, out: Path) -> None:
+def list_experiments(labels: Sequence[str], size: Size, out: Path) -> None:
     """Print what there is, what it needs, and how long it takes here."""
-    found, chosen = Results(Store(out), Size(scale)), choose(labels)
+    found, chosen, scale = Results(Store(out), size), choose(labels), size.scale
     tasks = {e.label: [task for wave in plan([e], found) for task in wave] for e in chosen}
     rows = [[e.label, e.title, *_needs(tasks[e.label], found), str(len(e.claims))] for e in chosen]
     all_tasks = list(dict.fromkeys(task for some in tasks.values() for task in some))
@@ -172,16 +172,24 @@ def _display() -> Iterator[Monitor]:
 
 
 def reproduce(
-    labels: Sequence[str], *, scale: float, jobs: int | None, backend: str, cluster: str | None, out: Path
+    labels: Sequence[str],
+    size: Size,
+    *,
+    jobs: int | None,
+    backend: str,
+    cluster: str | None,
+    out: Path,
+    beside: Path | None = None,
 ) -> int:
     """Run, report, and give the exit code: 1 if a task failed. Ctrl-C and SIGTERM leave no worker behind."""
     compute_on_one_thread()
     require_backend(backend, cluster)
     experiments = choose(labels)
-    found = Results(Store(out), Size(scale))
+    earlier = None if beside is None else read_earlier(beside)
+    found = Results(Store(out), size)
     with interruptible(signal.SIGTERM):
         try:
-            code = _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster)
+            code = _run_and_report(experiments, found, jobs or os.cpu_count() or 1, backend, cluster, earlier)
             _end_workers()
             return code
         except KeyboardInterrupt:
@@ -198,12 +206,17 @@ def _end_workers() -> None:
 
 
 def _run_and_report(
-    experiments: Sequence[AbstractExperiment], found: Results, jobs: int, backend: str, cluster: str | None
+    experiments: Sequence[AbstractExperiment],
+    found: Results,
+    jobs: int,
+    backend: str,
+    cluster: str | None,
+    earlier: Earlier | None,
 ) -> int:
     began, out = time.perf_counter(), found.store.path
     with _display() as display:
         failures = run(experiments, found, jobs=jobs, backend=backend, cluster=cluster, monitor=display)
-    judged = write_report(experiments, found, out, failures)
+    judged = write_report(experiments, found, out, failures, earlier)
     for experiment in experiments:
         if experiment.is_printed:
             for shown in experiment.show(found).tables:

@@ -22,10 +22,11 @@ from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import GaussianLikelihood, VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
-from ilb.offline.fit import complete_model, fit_many, refit_rewards, require_whole
+from ilb.offline.fit import complete_model, fit, fit_many, refit_rewards, require_whole
 from ilb.offline.regression import RegressionRecipe, fit_regression_many, score_regression
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import MLPRewardRecipe
+from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.offline.scaling import MinMax, Scaling, Standardised, Whitened
 from ilb.offline.scores import FitScores, Truth, score_model
@@ -38,6 +39,7 @@ Fitted = LatentModel | RecurrentRegression
 PAPER, PAPER_WIDE, OURS, VAE, REGRESSION = "LVM (paper)", "LVM (released width)", "LVM (ours)", "VAE", "Regression"
 VAE_RELEASED, REGRESSION_SORTED = "VAE (released)", "Regression (sorted actions)"
 MEAN_CONTEXTS, TRUE_ENCODER = "mean contexts", "true encoder"
+PLAIN_FIT = "ilb.fit"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,23 @@ class LatentLearner(AbstractLearner):
 
 
 @dataclass(frozen=True)
+class PlainLearner(AbstractLearner):
+    """Call `ilb.fit` as a user does, who is told neither the number of latent coordinates nor which recipe to take.
+
+    With less effort nothing is compared: the recipe is given.
+    """
+
+    seconds: float = 60.0
+
+    def train(self, lesson: Lesson) -> Sequence[LatentModel]:
+        given: dict[str, Any] = {}
+        if lesson.effort < 1:
+            recipe = _ours(lesson.setting, lesson.effort)
+            given = {"latent_dim": lesson.setting.latent_dim, "recipe": recipe, "reward": PersonRewardRecipe()}
+        return [fit(logs, seed=seed, **given) for logs, seed in zip(lesson.logs, lesson.seeds, strict=True)]
+
+
+@dataclass(frozen=True)
 class ReferenceLearner(AbstractLearner):
     """Take an encoder that nobody has to learn, and fit rewards on its encodings."""
 
@@ -198,6 +217,7 @@ LEARNERS: dict[str, AbstractLearner] = {
     PAPER: LatentLearner(_paper),
     PAPER_WIDE: LatentLearner(lambda setting, effort: _paper(setting, effort, width=2)),
     OURS: LatentLearner(_ours, MLPRewardRecipe.decayed(), seconds=2.0),
+    PLAIN_FIT: PlainLearner(),
     VAE: LatentLearner(_vae, seconds=2.5),
     VAE_RELEASED: LatentLearner(lambda setting, effort: released_vae_recipe(setting.layers).shortened(effort)),
     REGRESSION: RecurrentLearner(lambda logs: logs, seconds=9.0),

@@ -8,7 +8,7 @@ from ilb.models.baselines import Ingredients
 from ilb.offline.baselines import LogFits
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_policy
-from ilb_paper.learners import OURS, PAPER, REGRESSION, VAE, Fitted
+from ilb_paper.learners import OURS, PAPER, PLAIN_FIT, REGRESSION, VAE, Fitted
 from ilb_paper.released import STUDY_ROSTER
 from ilb_paper.settings import AbstractSetting
 
@@ -74,6 +74,8 @@ BASELINES = Group(
 )
 ON_PAPER = Group("paper's recipe", (*on_model(PAPER), MAB))
 ON_OURS = Group("our recipe", (*on_model(OURS), Player("Calibrated", OURS), MAB))
+ON_DEFAULTS = Group("the library's defaults", (Player("Adaptive", PLAIN_FIT), Player("Calibrated", PLAIN_FIT), MAB))
+"""What a user gets who asks for nothing: a plain `fit`, and the default policy on it."""
 ON_VAE = Group("VAE", (*on_model(VAE), MAB))
 ON_ORACLE = Group("oracle", (*on_model(ORACLE), Player("Calibrated", ORACLE), MAB))
 
@@ -86,5 +88,5 @@ def exchange(group: Group, leaves: Player, *come: Player) -> Group:
 ADCB_ONLINE = (MAB_CENTRED, MAB_PRIOR, LIN_UCB)
 ADCB_GROUPS = (
     exchange(BASELINES, MAB, MAB, MAB_CENTRED),
-    *(exchange(group, MAB, MAB_CENTRED) for group in (ON_PAPER, ON_OURS, ON_VAE)),
+    *(exchange(group, MAB, MAB_CENTRED) for group in (ON_PAPER, ON_OURS, ON_DEFAULTS, ON_VAE)),
 )

@@ -36,7 +36,9 @@ def rejudge(file: Path) -> list[Judged]:
     missing = untested([EXPERIMENTS[label] for label in plain["labels"] if label in EXPERIMENTS], judged)
     plain = {**plain, "claims": plain_claims(judged), "not_tested": missing}
     page = file.with_name("index.html")
-    anew = _with_verdicts(page.read_text(encoding="utf-8"), judged, missing, Size(plain["scale"]))
+    anew = _with_verdicts(
+        page.read_text(encoding="utf-8"), judged, missing, Size(plain["scale"], plain.get("first_seed", 0))
+    )
     write_json(file, plain)
     write_whole(page, anew)
     return judged

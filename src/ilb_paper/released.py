@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 
 from ilb.models.baselines import ContextRegression
 from ilb.offline.encoders.vae import VAERecipe
+from ilb.online.adaptive import adaptive
 from ilb.online.linear import LinearBelief, LinearFactors, linear_belief
 from ilb.online.policy import AbstractBelief, BeliefPolicy, IndependentRewards, Thompson
 from ilb.online.roster import ROSTER, Builder
@@ -70,6 +71,7 @@ def widened_lin_ts(regression: ContextRegression, noise_std: ArrayLike, horizon:
 
 STUDY_ROSTER: Mapping[str, Builder] = {
     **ROSTER,
+    "Adaptive": lambda given: adaptive(given.model, given.doubt, horizon=None),
     "LinTS (released)": lambda given: widened_lin_ts(
         ContextRegression.on_no_rows(given.actions, given.context_dim), given.noise_std, given.planned_rounds
     ),
@@ -77,4 +79,4 @@ STUDY_ROSTER: Mapping[str, Builder] = {
         given.log_fits.regression, given.noise_std, given.planned_rounds
     ),
 }
-"""The policies of the library, and those that only the released code has."""
+"""The policies of the library, the default one without being told the horizon, and those of the released code alone."""

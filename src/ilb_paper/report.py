@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ilb.errors import IlbError
 from ilb.files import write_whole
 from ilb.logs.messages import counted, shown
 from ilb.pages.page import Page
@@ -76,6 +77,27 @@ def untested(experiments: Sequence[AbstractExperiment], judged: Sequence[Judged]
     ]
 
 
+class Earlier(NamedTuple):
+    """Another run, to be shown beside this one: what it is called, and its verdict on every claim, by name."""
+
+    title: str
+    verdicts: dict[str, Verdict]
+
+
+def read_earlier(file: Path) -> Earlier:
+    """Read the verdicts of another run from its `reproduction.json`."""
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+        verdicts = {claim["name"]: claim["verdict"] for claim in plain["claims"]}
+        first = plain.get("first_seed", 0)
+        seeds = Size(plain["scale"], first).seeds
+    except OSError as error:
+        raise IlbError(f"--beside {file} can't be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IlbError(f"--beside {file} is not a reproduction.json that `ilb reproduce` wrote.") from error
+    return Earlier(_seeds(seeds), verdicts)
+
+
 def _begun(experiment: AbstractExperiment, results: Results) -> bool:
     enough = any if experiment.shows_parts else all
     return enough(task in results.store for task in experiment.tasks(results))
@@ -88,7 +110,11 @@ def cpu_seconds(experiments: Sequence[AbstractExperiment], results: Results, wit
 
 
 def write_report(
-    experiments: Sequence[AbstractExperiment], results: Results, out: Path, failures: Sequence[Failure] = ()
+    experiments: Sequence[AbstractExperiment],
+    results: Results,
+    out: Path,
+    failures: Sequence[Failure] = (),
+    earlier: Earlier | None = None,
 ) -> list[Judged]:
     """Write `index.html`, the figures and `reproduction.json` into `out`; give the judged claims."""
     judged = judge_all(experiments, results)
@@ -98,7 +124,7 @@ def write_report(
     exhibits = {experiment.label: experiment.show(results) for experiment in done}
     tested = f" beside what this library gives, and {counted(len(judged), 'claim')} with a verdict" if judged else ""
     page = Page("Identifiable Latent Bandits, reproduced", f"{_what(done)}{tested}.")
-    write_summary(page, judged, missing, results.size)
+    write_summary(page, judged, missing, results.size, earlier)
     page.contents([(experiment.label, experiment.title) for experiment in done])
     for experiment in done:
         page.heading(experiment.title, experiment.label)
@@ -111,6 +137,7 @@ def write_report(
     plain = {
         "labels": [experiment.label for experiment in experiments],
         "scale": results.size.scale,
+        "first_seed": results.size.first_seed,
         "claims": plain_claims(judged),
         "not_tested": missing,
         "tables": {label: [table._asdict() for table in shown.tables] for label, shown in exhibits.items()},
@@ -138,7 +165,9 @@ def _again(experiments: Sequence[AbstractExperiment], results: Results) -> str:
     if not set(labels) <= set(EXPERIMENTS):
         return ""
     named = "all" if _is_all(experiments) else shlex.join(labels)
-    return f" Make it again: ilb reproduce {named} --scale {results.size.scale:g}"
+    size = results.size
+    elsewhere = f" --first-seed {size.first_seed}" if size.first_seed else ""
+    return f" Make it again: ilb reproduce {named} --scale {size.scale:g}{elsewhere}"
 
 
 def count_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -184,7 +213,9 @@ def summarise(judged: Sequence[Judged], missing: Sequence[Untested]) -> list[str
     return said
 
 
-def write_summary(page: Page, judged: Sequence[Judged], missing: Sequence[Untested], size: Size) -> None:
+def write_summary(
+    page: Page, judged: Sequence[Judged], missing: Sequence[Untested], size: Size, earlier: Earlier | None = None
+) -> None:
     if size.effort < 1:
         page.paragraph(
             f"This is a run at scale {size.scale:g}, with shortened logs, training and horizon: it shows that "
@@ -192,10 +223,28 @@ def write_summary(page: Page, judged: Sequence[Judged], missing: Sequence[Untest
         )
     for sentence in summarise(judged, missing):
         page.paragraph(sentence)
-    rows = [[j.shown_verdict, j.claim.says, j.label] for j in judged]
-    rows += [["not tested", one["says"], one["label"]] for one in missing]
+    rows = {j.claim.name: [j.shown_verdict, j.claim.says, j.label] for j in judged}
+    rows |= {one["name"]: ["not tested", one["says"], one["label"]] for one in missing}
+    header = ["verdict", "claim of the paper, in our words", "tested in"]
+    if earlier is not None:
+        page.paragraph(compare_verdicts(judged, earlier))
+        header = [f"verdict, {_seeds(size.seeds)}", f"verdict, {earlier.title}", *header[1:]]
+        rows = {name: [row[0], earlier.verdicts.get(name, "not tested"), *row[1:]] for name, row in rows.items()}
     if rows:
-        page.table(["verdict", "claim of the paper, in our words", "tested in"], rows, folded="All claims in one table")
+        page.table(header, list(rows.values()), folded="All claims in one table")
+
+
+def compare_verdicts(judged: Sequence[Judged], earlier: Earlier) -> str:
+    """Count the claims that got the same verdict in another run, and name those that changed sides."""
+    both = [j for j in judged if j.claim.counts and j.claim.name in earlier.verdicts]
+    same = [j for j in both if j.judgement.verdict == earlier.verdicts[j.claim.name]]
+    sides = {"holds", "does not hold"}
+    turned = [j.claim.name for j in both if {j.judgement.verdict, earlier.verdicts[j.claim.name]} == sides]
+    opposite = f"{counted(len(turned), 'claim')} changed sides ({shown(turned)})" if turned else "none changed sides"
+    return (
+        f"Beside {earlier.title}: of {counted(len(both), 'claim')} that count and were tested in both runs, "
+        f"{len(same)} have the same verdict; {opposite}, and the others became decided or undecided."
+    )
 
 
 def _write_exhibit(page: Page, exhibit: Exhibit, out: Path, is_regret: bool) -> None:
@@ -256,11 +305,15 @@ def _write_how(
 
 def _worlds(size: Size) -> str:
     if len(size.seeds) == 1:
-        return "one world (seed 0), with a fit for every row of a table and every line of a figure"
+        return f"one world ({_seeds(size.seeds)}), with a fit for every row of a table and every line of a figure"
     return (
-        f"{len(size.seeds)} worlds (seeds 0 to {size.seeds[-1]}), each with fits of its own for every row of a table "
+        f"{len(size.seeds)} worlds ({_seeds(size.seeds)}), each with fits of its own for every row of a table "
         "and every line of a figure"
     )
+
+
+def _seeds(seeds: range) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _rounds(experiments: Sequence[AbstractExperiment], size: Size) -> str:

@@ -21,6 +21,8 @@ from ilb_paper.tasks import FitTask, PlayTask
 WORLDS, INSTANCES, HORIZON = 10, 200, 2000
 BLOCK = 5
 """Seeds that are fitted, or played, at once."""
+MOST_SEED = 30_000
+"""Tables keep seeds in two bytes."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,23 @@ class Size:
     Tables have ten fits for each row, as in the paper. Figures have 200 new instances in each of the same ten worlds,
     each with its own fit, where the paper has one fit and 200 or 1000 instances. Below 0.2, logs, training
     and horizon shrink as well: such a run shows that everything works and says nothing about the paper.
+
+    `first_seed` other than 0 gives other worlds, to see whether what was found in the first ones is found again.
     """
 
     scale: float = 1.0
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
             raise IlbError(f"--scale must be above 0 and at most 1 (the paper's size); got {self.scale}.")
+        if not 0 <= self.first_seed <= MOST_SEED:
+            raise IlbError(f"--first-seed must be between 0 and {MOST_SEED:,}; got {self.first_seed}.")
 
     @property
     def seeds(self) -> range:
         """The seeds of the worlds, each with a fit of its own: the same for tables and figures."""
-        return range(max(1, round(WORLDS * self.scale)))
+        return range(self.first_seed, self.first_seed + max(1, round(WORLDS * self.scale)))
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:

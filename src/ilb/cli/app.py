@@ -371,6 +371,10 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes on this machine (default: all cores).")] = None,
     backend: Annotated[str, typer.Option(help="Where work runs: loky (here), dask or ray.")] = "loky",
     cluster: Annotated[str | None, typer.Option(help="Address of a running Dask or Ray cluster.")] = None,
+    first_seed: Annotated[int, typer.Option(help="The first of the ten worlds; 10 gives ten others.")] = 0,
+    beside: Annotated[
+        Path | None, typer.Option(help="The reproduction.json of another run, to show its verdicts beside.")
+    ] = None,
     out: Out = Path("reproduction"),
     show_list: Annotated[
         bool, typer.Option("--list", help="List the labels, what they need and how long it takes.")
@@ -380,11 +384,14 @@ def reproduce(
     require_directory(out)
     with telling_of_stops():
         from ilb_paper import command as work
+        from ilb_paper.results import Size
 
         if show_list:
-            work.list_experiments(labels or ["all"], scale, out)
+            work.list_experiments(labels or ["all"], Size(scale, first_seed), out)
             return
-    code = work.reproduce(labels or [], scale=scale, jobs=jobs, backend=backend, cluster=cluster, out=out)
+    code = work.reproduce(
+        labels or [], Size(scale, first_seed), jobs=jobs, backend=backend, cluster=cluster, out=out, beside=beside
+    )
     raise typer.Exit(code)
 
 

@@ -54,7 +54,8 @@ class LatentSampleTask(AbstractTask):
 
 
 def _task(results: Results) -> LatentSampleTask:
-    return LatentSampleTask(AdcbSetting(), max(200, round(PATIENTS * results.size.scale)))
+    size = results.size
+    return LatentSampleTask(AdcbSetting(), max(200, round(PATIENTS * size.scale)), size.first_seed)
 
 
 def _states(results: Results) -> np.ndarray:

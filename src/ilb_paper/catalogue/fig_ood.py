@@ -4,7 +4,7 @@ from ilb.environments import Shift
 from ilb_paper.claims import Claim, each, grows_more, less_regret, regret_grows, together
 from ilb_paper.experiment import Panel, RegretFigure
 from ilb_paper.learners import OURS, PAPER
-from ilb_paper.players import CPG, FPG, FPG_RELEASED, MAB, ORACLE, RECURRENT, Group, Player, on_model
+from ilb_paper.players import CPG, FPG, FPG_RELEASED, MAB, ON_DEFAULTS, ORACLE, RECURRENT, Group, Player, on_model
 from ilb_paper.settings import SyntheticSetting
 
 LENGTHS, AMOUNTS = (1.0, 2.0, 4.0), (0.5, 1.0, 2.0, 4.0)
@@ -15,6 +15,7 @@ UNMOVED = SyntheticSetting()
 GROUPS = (
     Group("paper's recipe", (*on_model(PAPER), RECURRENT, MAB)),
     Group("our recipe", (*on_model(OURS), Player("Calibrated", OURS), Player("CPG", ORACLE), MAB)),
+    ON_DEFAULTS,
 )
 
 LENGTH = RegretFigure(

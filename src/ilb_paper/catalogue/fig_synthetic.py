@@ -21,6 +21,7 @@ from ilb_paper.players import (
     BASELINES,
     HYBRID,
     MAB,
+    ON_DEFAULTS,
     ON_ORACLE,
     ON_OURS,
     ON_PAPER,
@@ -53,7 +54,7 @@ EXPERIMENT = RegretFigure(
         Panel("Laplace, scale 1", WIDE_LAPLACE),
         Panel("uniform, width 1", NARROW_UNIFORM),
     ),
-    groups=(BASELINES, ON_PAPER, ON_OURS, ON_VAE, ON_ORACLE),
+    groups=(BASELINES, ON_PAPER, ON_OURS, ON_DEFAULTS, ON_VAE, ON_ORACLE),
     also=((STANDARD, RECURRENT_SORTED),),
     remarks=(
         "Claims speak of FPG and FPG-TS as released, which the paper's figures were made with; the same as printed "

@@ -14,6 +14,7 @@ from ilb_paper.learners import (
     OURS,
     PAPER,
     PAPER_WIDE,
+    PLAIN_FIT,
     REGRESSION,
     REGRESSION_SORTED,
     TRUE_ENCODER,
@@ -59,7 +60,7 @@ EMISSION_NOISE: dict[float, Printed] = {
 
 LEARNERS = (PAPER, PAPER_WIDE, OURS, VAE, REGRESSION)
 """The paper's own, its encoder with the printed and with the released width; and ours."""
-REFERENCES = (VAE_RELEASED, REGRESSION, REGRESSION_SORTED, TRUE_ENCODER, MEAN_CONTEXTS)
+REFERENCES = (PLAIN_FIT, VAE_RELEASED, REGRESSION, REGRESSION_SORTED, TRUE_ENCODER, MEAN_CONTEXTS)
 
 
 def _row(setting: AbstractSetting, learner: str, describe: Sequence[object], printed: Printed | None) -> ScoreRow:
@@ -88,8 +89,8 @@ def adcb_rows() -> tuple[ScoreRow, ...]:
         (Adcb(rewards="released", context="without_age"), "released, no Age", (OURS, VAE)),
         (Adcb(0.1, "released"), "released, noise 0.1", LEARNERS[:-1]),
         (Adcb(0.1, "released", "without_age"), "released, noise 0.1, no Age", LEARNERS[:-1]),
-        (Adcb(rewards="released"), "released", (MEAN_CONTEXTS,)),
-        (Adcb(rewards="printed"), "printed", (MEAN_CONTEXTS,)),
+        (Adcb(rewards="released"), "released", (PLAIN_FIT, MEAN_CONTEXTS)),
+        (Adcb(rewards="printed"), "printed", (PLAIN_FIT, MEAN_CONTEXTS)),
     )
     others = (
         _row(AdcbSetting(world), learner, (says, 2, 200), None)

@@ -83,7 +83,8 @@ def _mistaken(model: LatentModel, errors: jax.Array) -> LatentModel:
 
 def _task(results: Results, error: float) -> BoundTask:
     size = results.size
-    return BoundTask(SyntheticSetting(), error, max(3, size.instances), max(4, round(20 * size.effort)), size.horizon())
+    runs = max(4, round(20 * size.effort))
+    return BoundTask(SyntheticSetting(), error, max(3, size.instances), runs, size.horizon(), size.first_seed)
 
 
 def _draw(results: Results) -> Exhibit:
