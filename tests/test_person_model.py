@@ -1,6 +1,7 @@
 """The person model as a whole: what it does not depend on, what a live person is told, what comes back from disk."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import BoostedMoment
 from ilb.networks import Affine, IdentityEncoder, NoEncoder
-from ilb.offline.ahead import predict_ahead
+from ilb.offline.ahead import moment_effects, predict_ahead
 from ilb.offline.fit import complete_model
 from ilb.offline.rewards.boosting import Boosting, take_trees
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
+from ilb.offline.rewards.person_estimator import PersonSums, fit_person_model
 from ilb.online.roster import policy_on
 from ilb.types import Encoder, Step
 from narrowed import known
@@ -87,9 +89,10 @@ def test_units_of_contexts_are_only_units(kind: dict[str, Any]) -> None:
     logs = Logs.from_arrays(context, action, reward, actions=LABELS)
     scaled = Logs.from_arrays(context * [1000.0, 0.01] + [5000.0, 1.0], action, reward, actions=LABELS)
     plain, other = (predict_ahead(fitted_on(table, **kind), table) for table in (logs, scaled))
-    # A value next to the threshold of a tree may fall on its other side.
+    # A value next to the threshold of a tree may fall on its other side, and of two splits that are as good as each
+    # other, rounding may take the one or the other.
     far = np.abs(other.mean - plain.mean) > 0.01
-    assert far.mean() < 0.01
+    assert far.mean() < 0.05
     np.testing.assert_allclose(other.std, plain.std, rtol=0.01)
 
 
@@ -287,6 +290,39 @@ def test_five_bad_rewards_change_the_belief_although_the_logs_repeat_nothing(hid
 
 
 # Trees
+
+
+def test_levels_are_the_best_linear_predictions_of_a_dense_covariance() -> None:
+    """With one action and own levels, what trees are given is sigma^2 V^-1 (reward - intercept - linear moment)."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(40), 5)
+    moment = rng.normal(size=(200, 1))
+    reward = 2 * rng.normal(size=40)[person] + 0.5 * moment[:, 0] + rng.normal(size=200)
+    sums = PersonSums.of_rows(
+        person, np.zeros(200, int), reward, moment, 1, np.full(40, 5.0), np.zeros((40, 0)), np.eye(0)
+    )
+    fitted = fit_person_model(sums, 1, same_level=True, own_effects=False, steps=2000, tolerance=1e-12)
+    (loading, intercept, slope), noise = fitted.coefficients[0], fitted.reward_variance[0]
+    covariance = loading**2 * (person[:, None] == person) + noise * np.eye(200)
+    unexplained = reward - intercept - slope * moment[:, 0]
+    expected = noise * np.linalg.solve(covariance, unexplained)
+    found = unexplained + intercept - fitted.levels[person]
+    np.testing.assert_allclose(found, expected, atol=0.02)  # levels know that the coefficients are estimated
+    assert np.std(found) < 0.6 * np.std(unexplained)
+
+
+def test_trees_find_what_varies_within_people_who_differ_much() -> None:
+    rng = np.random.default_rng(1)
+    context = rng.normal(size=(150, 6, 1))
+    action = np.zeros((150, 6), int)
+    step = np.sign(context[..., 0] ** 2 - 0.5)
+    reward = 5 * rng.normal(size=(150, 1)) + step + 0.3 * rng.normal(size=(150, 6))
+    logs = Logs.from_arrays(context, action, reward)
+    trees = replace(FEW_TREES, learning_rate=0.2)
+    recipe = PersonRewardRecipe(1, same_level=True, moment="boosted", own_effects=False, boosting=trees)
+    moment = complete_model(NoEncoder(), logs, reward=recipe).moment
+    effects = moment_effects(moment, logs)
+    assert np.corrcoef(effects, step.ravel())[0, 1] > 0.9
 
 
 def boosted(seed: int, depth: int) -> tuple[HistGradientBoostingRegressor, BoostedMoment, np.ndarray]:

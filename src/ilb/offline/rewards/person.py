@@ -33,9 +33,9 @@ class PersonRewardRecipe(RewardRecipe):
     $r = m_a(x_t) + \theta_a^\top (z, u) + \delta_{a} + \epsilon$, by one likelihood: mean encodings are noisy, an
     action with few rewards borrows from the others, and noise is told from effects of person × action wherever the
     table can tell. `same_level` makes u a level that all actions share (a random intercept); `moment` is what the
-    context at hand adds: nothing, a linear effect for each action, or boosted trees beside it. Of large tables some
-    people are enough: at most `most_rows` rewards, and `most_work` people times the cube of their coordinates. A linear
-    moment sees `most_columns` columns at most; of more, their principal axes.
+    context at hand adds: nothing, a linear effect for each action, or beside it boosted trees of what that leaves. Of
+    large tables some people are enough: at most `most_rows` rewards, and `most_work` people times the cube of their
+    coordinates. A linear moment sees `most_columns` columns at most; of more, their principal axes.
     """
 
     hidden: int = 4
@@ -62,32 +62,41 @@ class PersonRewardRecipe(RewardRecipe):
     def _fit(self, task: RewardTask) -> RewardFit:
         dim = task.mean_encodings.shape[1] + min(self.hidden, len(task.labels))
         rows = _Rows.of(task, self.most_rows, round(self.most_work / max(dim, 1) ** 3))
-        trees: Trees | None = None
-        foreseen = np.zeros(len(rows.reward))
-        if self.moment == "boosted" and rows.context.shape[1]:
-            trees, foreseen = self.boosting.fit(rows.context, rows.action, rows.reward, rows.person)
         axes = _principal_axes(rows.context, self.most_columns if self.moment != "none" else 0)
         moment = rows.context @ axes
+        fitted = self._fit_people(task, rows, rows.reward, moment)
+        trees: Trees | None = None
+        if self.moment == "boosted" and rows.context.shape[1]:
+            left = _left_unexplained(fitted, rows, moment)
+            trees, foreseen = self.boosting.fit(rows.context, rows.action, left, rows.person)
+            fitted = self._fit_people(task, rows, rows.reward - foreseen, moment)
+        return _complete(fitted, rows, trees, axes)
+
+    def _fit_people(
+        self,
+        task: RewardTask,
+        rows: _Rows,
+        reward: Float[np.ndarray, " rows"],
+        moment: Float[np.ndarray, "rows axes"],
+    ) -> PersonModelFit:
         sums = PersonSums.of_rows(
             rows.person,
             rows.action,
-            rows.reward - foreseen,
+            reward,
             moment,
             len(task.labels),
             rows.contexts,
             rows.encoding_sum,
             task.encoding_covariance / np.outer(rows.encodings.spread, rows.encodings.spread),
         )
-        hidden = min(self.hidden, len(task.labels))
-        fitted = fit_person_model(
+        return fit_person_model(
             sums,
-            hidden,
+            min(self.hidden, len(task.labels)),
             same_level=self.same_level,
             own_effects=self.own_effects,
             steps=self.steps,
             tolerance=self.tolerance,
         )
-        return _complete(fitted, rows, trees, axes)
 
 
 class _Scale(NamedTuple):
@@ -142,6 +151,21 @@ class _Rows(NamedTuple):
             moments,
             encodings,
         )
+
+
+def _left_unexplained(
+    fitted: PersonModelFit, rows: _Rows, moment: Float[np.ndarray, "rows axes"]
+) -> Float[np.ndarray, " rows"]:
+    r"""Take off what is known of each person and the linear moment: all that trees could still explain.
+
+    With V the covariance of a person's rewards and e what the linear moment leaves, this is $\sigma^2 V^{-1} e$, the
+    gradient of the likelihood by the prediction. Trees of the rewards themselves would see between people, who differ
+    much, what only varies within them.
+    """
+    actions = len(fitted.coefficients)
+    _, cell = np.unique(rows.person.astype(np.int64) * actions + rows.action, return_inverse=True)
+    slopes = fitted.coefficients[:, len(fitted.population_mean) + 1 :]
+    return np.asarray(rows.reward - fitted.levels[cell] - np.sum(moment * slopes[rows.action], axis=1))
 
 
 def _principal_axes(context: Float[np.ndarray, "rows d"], most: int) -> Float[np.ndarray, "d axes"]:

@@ -112,6 +112,8 @@ class PersonModelFit(NamedTuple):
     reward_variance: Float[np.ndarray, " K"]
     own_variance: float
     bound: Float[np.ndarray, " steps"]
+    levels: Float[np.ndarray, " cells"]
+    """What each person may expect of each action they took, before the moment: what their rewards say, shrunk."""
 
 
 def fit_person_model(
@@ -232,7 +234,14 @@ class _Estimator:
             elif settled:
                 break
         return PersonModelFit(
-            self.beta, self.covariance, self.mean, self.population, self.sigma, self.tau, np.array(bounds)
+            self.beta,
+            self.covariance,
+            self.mean,
+            self.population,
+            self.sigma,
+            self.tau,
+            np.array(bounds),
+            self.levels,
         )
 
     @property
@@ -362,7 +371,7 @@ class _Estimator:
         gain = sums.rows * self.tau / spread
         own = gain * ((sums.reward_sum - of_moment) / sums.rows - of_person)
         left = self.tau * self.sigma[action] / spread  # variance of delta once the rewards are known
-        level = of_person + own
+        self.levels = level = of_person + own
         square = sums.reward_square - 2 * np.sum(slopes * sums.moment_reward, axis=1)
         square += np.einsum("ai,aij,aj->a", slopes, sums.moment_square, slopes)
         square += self.by_action @ (sums.rows * level**2 - 2 * level * (sums.reward_sum - of_moment))
