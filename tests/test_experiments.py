@@ -24,9 +24,13 @@ from scipy import stats
 from ilb.environments import Adcb, Plan, Shift, Synthetic
 from ilb.environments.adcb.patients import adcb_population
 from ilb.errors import IlbError
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
+from ilb.networks import IdentityEncoder
 from ilb.offline import training
 from ilb.offline.encoders.tied import TiedRecipe
+from ilb.offline.fit import complete_model
 from ilb.offline.scores import FitScores
 from ilb.offline.training import describe_recipe, fit_keys, split_each
 from ilb_paper.catalogue import EXPERIMENTS
@@ -51,17 +55,19 @@ from ilb_paper.learners import (
     OURS,
     PAPER,
     PAPER_WIDE,
+    PLAIN_FIT,
     REGRESSION,
     REGRESSION_SORTED,
     TRUE_ENCODER,
     VAE_RELEASED,
     LatentLearner,
+    Lesson,
     RecurrentLearner,
 )
 from ilb_paper.players import Group, Player
 from ilb_paper.plots import DIRECT_FLOOR, Line, PanelGrid, plot_panels
 from ilb_paper.rejudge import rejudge, undecided_table
-from ilb_paper.report import count_verdicts, write_report
+from ilb_paper.report import Earlier, Judged, compare_verdicts, count_verdicts, read_earlier, write_report
 from ilb_paper.results import RegretCurve, Results, Size, clustered_error
 from ilb_paper.runner import Failure, plan, run
 from ilb_paper.settings import AbstractSetting, AdcbSetting, SyntheticSetting, describe_setting
@@ -441,7 +447,7 @@ def lengths_of(described: dict[str, Any]) -> list[int]:
     return found + [n for part in described.values() if isinstance(part, dict) for n in lengths_of(part)]
 
 
-@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in (MEAN_CONTEXTS, TRUE_ENCODER)])
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in (MEAN_CONTEXTS, TRUE_ENCODER, PLAIN_FIT)])
 @pytest.mark.parametrize(
     "setting", [SyntheticSetting(Synthetic(reward="leaky")), SyntheticSetting(Synthetic(layers=4)), AdcbSetting()]
 )
@@ -861,6 +867,67 @@ def test_sizes_shrink_and_refuse_nonsense() -> None:
     assert Size(0.02).horizon() == 200
     with pytest.raises(IlbError, match="--scale"):
         Size(0.0)
+    assert Size(first_seed=10).blocks == (tuple(range(10, 15)), tuple(range(15, 20)))
+    for wrong in (-1, 40_000):
+        with pytest.raises(IlbError, match=f"--first-seed must be between 0 and 30,000; got {wrong}"):
+            Size(first_seed=wrong)
+
+
+def test_other_worlds_share_no_task_with_the_first_ones(tmp_path: Path) -> None:
+    first, others = (tasks_of(ALL, Results(Store(tmp_path), Size(0.02, first_seed=seed))) for seed in (0, 10))
+    assert len(first) == len(others)
+    assert not set(first) & set(others)
+
+
+def test_verdicts_of_another_run_stand_beside(tmp_path: Path) -> None:
+    label = "fig:nonlinear_reward"
+    before, now = tmp_path / "before", tmp_path / "now"
+    for out, seed, earlier in ((before, 0, None), (now, 10, read_earlier)):
+        results = fill(Untrained(out), [EXPERIMENTS[label]], Size(0.6, first_seed=seed))
+        beside = None if earlier is None else earlier(before / "reproduction.json")
+        judged = write_report([EXPERIMENTS[label]], results, out, earlier=beside)
+    stored = json.loads((now / "reproduction.json").read_text())
+    assert stored["first_seed"] == 10
+    page = (now / "index.html").read_text()
+    assert "verdict, seeds 10 to 15" in page
+    assert "verdict, seeds 0 to 5" in page
+    assert f"of {len([j for j in judged if j.claim.counts])} claims that count and were tested in both runs" in page
+    assert "--first-seed 10" in page
+
+
+def test_claims_that_changed_sides_are_named() -> None:
+    claims = [Claim(name, "", "", lambda r: []) for name in "abc"]
+    for_it, against = (Judgement((Comparison("", sign * 5.0, 0.5, 9.0, (sign * 5.0,) * 10),)) for sign in (1, -1))
+    judged = [Judged("x", *pair) for pair in zip(claims, (for_it, against, for_it), strict=True)]
+    earlier = Earlier("seeds 0 to 9", {"a": "holds", "b": "holds", "c": "undecided"})
+    said = compare_verdicts(judged, earlier)
+    assert "of 3 claims that count and were tested in both runs, 1 have the same verdict" in said
+    assert "1 claim changed sides ('b')" in said
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"claims": 3}', '{"claims": [], "scale": "x"}'])
+def test_what_is_no_report_can_not_stand_beside(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(IlbError, match=r"is not a reproduction\.json that `ilb reproduce` wrote"):
+        read_earlier(tmp_path / "other.json")
+    with pytest.raises(IlbError, match=r"--beside .*absent.json can't be read"):
+        read_earlier(tmp_path / "absent.json")
+
+
+@pytest.mark.filterwarnings("ignore::ilb.errors.RareActionWarning")
+def test_a_plain_fit_is_told_neither_recipe_nor_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def note(logs: Logs, **given: Any) -> LatentModel:
+        asked.append(given)
+        return complete_model(IdentityEncoder(), logs)
+
+    monkeypatch.setattr("ilb_paper.learners.fit", note)
+    recorded = [SyntheticSetting().shrunk(0.01).record(seed) for seed in (3, 4)]
+    for effort in (1.0, 0.1):
+        LEARNERS[PLAIN_FIT].train(Lesson(SyntheticSetting(), recorded, (3, 4), effort))
+    assert asked[:2] == [{"seed": 3}, {"seed": 4}]
+    assert [set(given) for given in asked[2:]] == [{"seed", "latent_dim", "recipe", "reward"}] * 2
 
 
 def test_settings_are_named_by_what_is_special() -> None:

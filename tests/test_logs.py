@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,8 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ilb.errors import LogsError, SchemaError
+from ilb.errors import LogsError, LogsWarning, SchemaError
 from ilb.logs import CategoricalColumn, Logs, NumericColumn
+from ilb.networks import IdentityEncoder
+from ilb.offline.ahead import predict_ahead
+from ilb.offline.fit import complete_model
+from ilb.offline.scores import score_model
 
 ROLES: dict[str, Any] = {"instance": "patient", "time": "visit", "action": "drug", "reward": "gain"}
 ARRAYS = ("context", "instance", "action", "reward", "starts")
@@ -374,3 +379,63 @@ def test_arrays_that_do_not_fit_are_refused(change: dict[str, Any], message: str
     arrays = {"context": np.zeros((3, 2, 4)), "action": np.zeros((3, 2)), "reward": np.zeros((3, 2))}
     with pytest.raises(LogsError, match=message):
         Logs.from_arrays(**(arrays | change))
+
+
+# Logs that were read by themselves, for a model of other logs
+
+
+def visits(seed: int, *, sites: str = "abc", drugs: str = "xyz", shift: float = 0.0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = 60
+    age = np.where(rng.random(rows) < 0.1, np.nan, rng.normal(50 + shift, 10, rows))
+    return pd.DataFrame(
+        {
+            "patient": np.repeat(np.arange(12), 5),
+            "visit": np.tile(np.arange(5.0), 12),
+            "age": age,
+            "site": rng.choice(list(sites), rows),
+            "drug": rng.choice(list(drugs), rows),
+            "gain": rng.normal(size=rows),
+        }
+    )
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_logs_read_by_themselves_are_read_again_as_a_schema_says(clocked: bool) -> None:
+    learned = Logs.from_frame(visits(0), **ROLES)
+    schema = (learned.with_clock() if clocked else learned).schema
+    table = visits(1, sites="bd", drugs="zx", shift=20)
+    with pytest.warns(LogsWarning, match="'d'"):
+        right = Logs.from_frame(table, schema=schema)
+    alone = Logs.from_frame(table, **ROLES)
+    assert alone.width != learned.width
+    with pytest.warns(LogsWarning, match="'d'"):
+        again = alone.read_as(schema)
+    assert again.schema == schema
+    np.testing.assert_allclose(again.context, right.context, atol=1e-5)
+    np.testing.assert_array_equal(again.action, right.action)
+    np.testing.assert_array_equal(again.reward, right.reward)
+    assert learned.read_as(learned.schema) is learned
+
+
+@pytest.mark.filterwarnings("ignore::ilb.errors.RareActionWarning")
+def test_a_model_means_the_same_by_logs_however_they_were_read() -> None:
+    model = complete_model(IdentityEncoder(), Logs.from_frame(visits(0), **ROLES))
+    table = visits(1, shift=30)
+    assert model.schema is not None
+    right, alone = Logs.from_frame(table, schema=model.schema), Logs.from_frame(table, **ROLES)
+    expected, found = predict_ahead(model, right), predict_ahead(model, alone)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-4)
+    scores = [score_model(model, logs).reward_r2.value for logs in (alone, right)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+
+
+def test_what_a_schema_does_not_know_is_refused_when_logs_are_read_again() -> None:
+    schema = Logs.from_frame(visits(0), **ROLES).schema
+    with pytest.raises(SchemaError, match=r"'drug' has actions that the schema does not know: 'w' \(\d+ rows\)"):
+        Logs.from_frame(visits(1, drugs="xw"), **ROLES).read_as(schema)
+    with pytest.raises(SchemaError, match="no column 'age'"):
+        Logs.from_frame(visits(1).drop(columns="age"), **ROLES).read_as(schema)
+    # An action that nobody took is no reason.
+    unused = Logs.from_arrays(np.zeros((2, 2, 0)), [[0, 1]] * 2, [[0.0, 1.0]] * 2, actions=["x", "y", "w"])
+    assert unused.read_as(replace(schema, context=(), time=None)).action.tolist() == [0, 1, 0, 1]

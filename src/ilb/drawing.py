@@ -47,7 +47,7 @@ class ModelPlots:
         """
         from ilb.plots.people import plot_people
 
-        model, logs = self._model, self._read(logs)
+        model, logs = self._model, self._model.read(logs)
         means = self._expected(_as_histories(logs))
         if model.encoded_dim >= 2:
             places, axes = _by_encodings(model, logs), ("first latent direction", "second latent direction")
@@ -87,7 +87,7 @@ class ModelPlots:
         """Draw how often intervals of the next reward hold, on people that the model should not have seen."""
         from ilb.plots.quality import plot_calibration
 
-        ahead = predict_ahead(self._model, self._read(logs))
+        ahead = predict_ahead(self._model, self._model.read(logs))
         held, errors = coverage(ahead, LEVELS)
         people = len(np.unique(ahead.person))
         return plot_calibration(LEVELS, held, errors, f"{len(ahead.reward):,} rewards of {people:,} people")
@@ -99,7 +99,7 @@ class ModelPlots:
         """
         from ilb.plots.quality import plot_learning_curve
 
-        training, test = self._read(logs).split_instances((0.8, 0.2), seed=seed)
+        training, test = self._model.read(logs).split_instances((0.8, 0.2), seed=seed)
         order = np.random.default_rng(seed).permutation(training.instances)
         sizes = sorted({max(int(share * training.instances), 2) for share in SHARES})
         scores = []
@@ -123,9 +123,6 @@ class ModelPlots:
     def _bound(self) -> BoundPolicy:
         bandit = LiveBandit.on(self._model)
         return BoundPolicy(bandit.policy, bandit.schema, bandit.seed, None)
-
-    def _read(self, logs: Logs) -> Logs:
-        return logs if self._model.schema is None else logs.read_as(self._model.schema)
 
     def _expected(self, histories: Histories) -> Float[np.ndarray, "people K"]:
         """Give what is expected of each action after everything that is known of each person."""

@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike
 from ilb.errors import FitError, LogsError, SchemaError
 from ilb.html import html_block, html_table
 from ilb.logs.columns import ClockColumn, Column, with_none
+from ilb.logs.labels import Labels
 from ilb.logs.messages import counted, one_line
-from ilb.logs.reading import Parts, apply, learn, read_arrays, warn_still_columns
+from ilb.logs.reading import Parts, apply, learn, read_arrays, require_known_actions, warn_still_columns
 from ilb.logs.schema import Schema, side_by_side
-from ilb.logs.tables import assign_roles, names_of, open_table, write_table
+from ilb.logs.tables import assign_roles, names_of, open_table, require_columns, write_table
 from ilb.seeds import as_seed
 
 
@@ -349,8 +350,28 @@ class Logs:
         return replace(self, schema=schema, context=side_by_side([self.context, column.encode(self.clock)], self.rows))
 
     def read_as(self, schema: Schema) -> Logs:
-        """The same rows for a model with this schema: with the time among the contexts, if it reads that."""
-        return self.with_clock(like=schema) if schema.clocked and not self.schema.clocked else self
+        """The same rows as a model with this schema reads them: its columns, scales, categories and actions.
+
+        Rows that were read by themselves have scales of their own, and would mean something else to the model.
+
+        >>> rows = np.zeros((2, 2, 0)), [[0, 1], [0, 1]], [[1, 2], [3, 4]]
+        >>> one, other = (Logs.from_arrays(*rows, actions=labels) for labels in ("ab", "ba"))
+        >>> other.read_as(one.schema).action.tolist()
+        [1, 0, 1, 0]
+        """
+        if (schema.context, schema.actions) == (self.schema.context, self.schema.actions):
+            return self
+        logs = self.with_clock(like=schema) if schema.clocked and not self.schema.clocked else self
+        known = {column.name: (column, block) for column, block in logs.schema.blocks(logs.context)}
+        require_columns([column.name for column in schema.context], list(known), SchemaError)
+        blocks = []
+        for column in schema.context:
+            own, block = known[column.name]
+            blocks.append(block if own == column else column.encode(own.decode(block)))
+        actions = Labels(self.action.astype(np.int64), self.schema.actions)
+        require_known_actions(actions, schema)
+        action = actions.recoded(schema.action_positions).astype(np.int32)
+        return replace(self, schema=schema, context=side_by_side(blocks, self.rows), action=action)
 
     def split_instances(self, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int) -> tuple[Logs, ...]:
         """Disjoint sets of instances drawn at random, one for each fraction, none empty.

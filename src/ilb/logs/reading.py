@@ -70,9 +70,9 @@ def apply(table: nw.DataFrame[Any], schema: Schema) -> Parts:
 
 def require_known_actions(actions: Labels, schema: Schema) -> None:
     """Raise if a column of actions has one that the schema does not know."""
-    unknown = [label for label in actions.labels if label not in schema.action_positions]
-    if unknown:
-        lost = int(np.isin(actions.codes, [actions.labels.index(label) for label in unknown]).sum())
+    lost = int(np.count_nonzero((actions.codes >= 0) & (actions.recoded(schema.action_positions) < 0)))
+    if lost:
+        unknown = [label for label in actions.labels if label not in schema.action_positions]
         raise SchemaError(
             f"column {schema.action!r} has actions that the schema does not know: {shown(unknown)} "
             f"({counted(lost, 'row')}); known are {shown(schema.actions)}. Drop these rows, or fit again with them."

@@ -18,7 +18,7 @@ from scipy.linalg import eigh
 
 from ilb.errors import FitError
 from ilb.html import html_block, html_table, html_text
-from ilb.logs import Schema
+from ilb.logs import Logs, Schema
 from ilb.models.moments import AbstractMoment, ScaledMoment
 from ilb.networks import ComposedEncoder, scale_columns, storable
 from ilb.types import Encoder, RewardModel
@@ -183,6 +183,10 @@ class LatentModel(eqx.Module):
         if not 0 < memory <= 1:
             raise FitError(f"memory is more than 0 and at most 1 (nothing is forgotten); got {memory}.")
         return replace(self, noise=replace(self.noise, memory=jnp.asarray(memory, jnp.float32)))
+
+    def read(self, logs: Logs) -> Logs:
+        """Give logs as this model reads them, whatever columns, scales and actions they were read with."""
+        return logs if self.schema is None else logs.read_as(self.schema)
 
     def on_raw_contexts(self) -> LatentModel:
         """Return the model for contexts as they stand in the table, before the schema scales them.

@@ -114,8 +114,7 @@ def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) 
     `rounds` stops after so many rewards of each person.
     """
     logs.require_any_reward()
-    if model.schema is not None:
-        logs = logs.read_as(model.schema)
+    logs = model.read(logs)
     if not isinstance(model.reward, LinearReward):
         predictions = _from_contexts(model, logs, rounds)
     else:

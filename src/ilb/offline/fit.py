@@ -121,7 +121,7 @@ def fit_again(
     """
     recipes, provenance = Recipes.of(model), model.provenance
     assert provenance is not None
-    tables = list(logs) if model.schema is None else [table.read_as(model.schema) for table in logs]
+    tables = [model.read(table) for table in logs]
     inflation = provenance.inflation if latent_dim is None else ()
     encoder = recipes.encoder
     if inflation or latent_dim is not None:

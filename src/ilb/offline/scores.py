@@ -110,8 +110,7 @@ def score_model(
     (the affine map and the ICA rotation are fitted there, never on the test instances).
     """
     test.require_any_reward()
-    if model.schema is not None:
-        test = test.read_as(model.schema)
+    test = model.read(test)
     mean_encodings = instance_means(encode_contexts(model.encoder, test.context), test.starts)
     estimate = np.asarray(jax.vmap(model.encoded_reward)(jnp.asarray(mean_encodings, jnp.float32)), dtype=np.float64)
     seen = test.rewarded
@@ -127,7 +126,7 @@ def score_model(
     if training is None:
         return scores
     logs, known = training
-    logs = logs if model.schema is None else logs.read_as(model.schema)
+    logs = model.read(logs)
     encodings = encode_contexts(model.encoder, logs.context)
     if not np.any(np.ptp(encodings, axis=0)):
         return scores

@@ -124,7 +124,7 @@ def report(
     steps = [name for name in steps if name not in without]
     total, done = 100 * len(steps) + 10, 10
     progress(0, total, 0.0)
-    logs = logs if model.schema is None else logs.read_as(model.schema)
+    logs = model.read(logs)
     portrait = portray(model, logs)
     stories = tell_stories(model, logs, portrait)
     left_out = ""

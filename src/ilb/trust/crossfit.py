@@ -53,7 +53,7 @@ class Fold:
         left_out: Int[np.ndarray, " left_out"] | None = None,
     ) -> Fold:
         """Put what a model needs to be evaluated beside it; `left_out` are all it has not seen, if more than these."""
-        table = logs if model.schema is None else logs.read_as(model.schema)
+        table = model.read(logs)
         unseen = people if left_out is None else left_out
         others, held_out = table.select(np.setdiff1d(np.arange(logs.instances), unseen)), table.select(people)
         # Expectations in closed form need linear rewards; an own level for each person does for others.

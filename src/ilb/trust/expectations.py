@@ -46,7 +46,7 @@ def expect(model: LatentModel, logs: Logs, shares: Float[np.ndarray, "I K"] | No
     Where the model forgets, that is what is expected of the person now, after the last row.
     """
     belief = CalibratedBelief(model)
-    mean, std = _believe(belief, gather(belief, logs if model.schema is None else logs.read_as(model.schema)))
+    mean, std = _believe(belief, gather(belief, model.read(logs)))
     noise = np.asarray(belief.reward_variance, np.float64)
     shares = person_shares(logs) if shares is None else shares
     return Expectations(np.asarray(mean, np.float64), np.asarray(std, np.float64), noise, shares)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ilb.errors import FitError, IlbWarning, SchemaError
+from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.logs.messages import counted
 from ilb.models.latent import CanonicalBasis, LatentModel, canonical_basis
@@ -76,7 +76,7 @@ class HeldOut:
         cls, model: LatentModel, logs: Logs, *, unseen: bool = False, seed: int = 0, report: Report = silent
     ) -> HeldOut:
         """Fit the model again without each third of the people, unless it is known that it has not seen them."""
-        logs = _read_alike(model, logs)
+        logs = model.read(logs)
         logs.require_any_reward()
         rng = np.random.default_rng(as_seed(seed))
         if logs.instances < LEAST_PEOPLE:
@@ -297,18 +297,6 @@ class HeldOut:
     def rng(self, number: int) -> np.random.Generator:
         """Begin a stream of random numbers for a check of its own."""
         return np.random.default_rng([self.seed, number])
-
-
-def _read_alike(model: LatentModel, logs: Logs) -> Logs:
-    if model.schema is None:
-        return logs
-    logs = logs.read_as(model.schema)
-    if (logs.schema.context, logs.schema.actions) != (model.schema.context, model.schema.actions):
-        raise SchemaError(
-            "the logs were read in another way than those of the model: columns, scales or actions differ. Read them "
-            "with Logs.from_frame(…, schema=model.schema)."
-        )
-    return logs
 
 
 def _sampled(logs: Logs, rng: np.random.Generator) -> tuple[Logs, bool]:

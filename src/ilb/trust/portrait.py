@@ -92,7 +92,7 @@ def portray(model: LatentModel, logs: Logs) -> Portrait:
     Directions are the principal ones of what is expected of the actions, less each person's level: they do not depend
     on the basis of the latent state, which the theorem leaves open.
     """
-    logs = logs if model.schema is None else logs.read_as(model.schema)
+    logs = model.read(logs)
     every = np.ones(logs.rows, dtype=bool)
     beliefs = believe(model, logs, every, every)
     best, second = _first_two(beliefs.mean)

@@ -49,7 +49,7 @@ class Story(NamedTuple):
 
 def tell_stories(model: LatentModel, logs: Logs, portrait: Portrait) -> tuple[Story, ...]:
     """Choose a typical person, one who is clear, one who is unlike most and one who is open, and follow them."""
-    logs = logs if model.schema is None else logs.read_as(model.schema)
+    logs = model.read(logs)
     return tuple(_follow(model, logs, portrait, person, why) for why, person in choose_people(logs, portrait).items())
 
 
