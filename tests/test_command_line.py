@@ -75,6 +75,8 @@ def folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "2,400 rows of 60 instances (40 each)" in output
     output = in_a_process("fit", "logs.parquet", *COLUMNS, "--recipe", "contexts", "--out", "model", cwd=folder)
     assert "one step ahead, 12 test instances" in output
+    assert "> contexts 2" in output  # what was typed, and no name of a class
+    assert "PlainContexts" not in output
     return folder
 
 
@@ -133,6 +135,16 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             "with-contexts, paper, vae; got 'magic'",
         ),
         (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "--latent-dim 9 with 2 columns"),
+        (("fit", "nowhere.csv", *COLUMNS, "--latent-dim", -1, "--out", "m"), "'--latent-dim': -1 is not in the range"),
+        (("evaluate", "nowhere.csv", *COLUMNS, "--latent-dim", 0), "'--latent-dim': 0 is not in the range"),
+        (
+            ("fit", "nowhere.csv", *COLUMNS, "--recipe", "contexts", "--latent-dim", 2, "--out", "m"),
+            "--recipe contexts trains none; got --latent-dim 2. Leave it out",
+        ),
+        (
+            ("evaluate", "nowhere.csv", *COLUMNS, "--recipe", "none", "--latent-dim", 2),
+            "--recipe none trains none; got --latent-dim 2. Leave it out",
+        ),
         (("score", "logs.parquet", "logs.parquet"), "not a saved model"),
         (("score", "model", "logs.parquet", "--world", "logs.test.parquet"), "not a world"),
         (

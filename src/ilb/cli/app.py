@@ -40,7 +40,9 @@ Context = Annotated[
 ]
 Categorical = Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")]
-LatentDim = Annotated[int | None, typer.Option(help="Dimension of the encoding (default: chosen).")]
+LatentDim = Annotated[
+    int | None, typer.Option(min=1, help="Dimension of an encoding that is trained (default: chosen).")
+]
 Recipe = Annotated[
     str, typer.Option(help="How contexts are encoded; auto compares held-out people, `ilb fit --recipes` lists.")
 ]
@@ -251,11 +253,11 @@ def recommend(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say what to do for each person of a table now, how sure that is, and what it rests on."""
-    from ilb.cli.recommend import keep_compiled_programs, recommend_for_table, require_place
+    from ilb.cli.recommend import compile_for, recommend_for_table, require_place
 
     if out is not None:
         require_place(out)
-    keep_compiled_programs()
+    compile_for(history)
     with telling_of_stops(*([] if out is None else [out])):
         recommend_for_table(
             model,

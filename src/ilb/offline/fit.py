@@ -17,6 +17,7 @@ from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.choice import Candidate, ModelChoice
 from ilb.offline.completion import complete_model, measure, train_encoders
 from ilb.offline.dimension import choose_latent_dim
+from ilb.offline.encoders import word_for
 from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
@@ -86,8 +87,8 @@ def choose_model(
     _check(logs, latent_dim)
     if logs.width == logs.schema.clocked and recipe is not None and recipe.needs_columns:
         raise FitError(
-            f"the logs have no context column, so {type(recipe).__name__} has nothing to encode. Leave recipe= out, or "
-            "give NoEncoding()."
+            f"the logs have no context column, so the recipe {word_for(recipe)!r} has nothing to encode. Leave it "
+            "out, or give recipe=NoEncoding(), --recipe none."
         )
     people = len(np.unique(logs.instance[logs.rewarded]))
     if people < LEAST_PEOPLE:
@@ -155,7 +156,7 @@ def _untried(
     if recipe is None and latent_dim is None:
         return Candidate("own level", NoEncoding(), 0, reward)
     recipe = TiedRecipe() if recipe is None else recipe
-    return Candidate(type(recipe).__name__, recipe, latent_dim or min(2, logs.width), reward)
+    return Candidate(word_for(recipe), recipe, latent_dim or min(2, logs.width), reward)
 
 
 def fit_many(

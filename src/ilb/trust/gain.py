@@ -12,6 +12,7 @@ from ilb.logs import Logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LatentModel
 from ilb.offline.choice import Candidate, ModelChoice
+from ilb.offline.encoders import word_for
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.fit import choose_model, fit_again, fit_candidate
 from ilb.offline.rewards.recipe import RewardRecipe
@@ -81,7 +82,7 @@ def evaluate(
             f"{logs.instances} people have rewards, and fewer than {LEAST_PEOPLE} can't tell a gain from luck",
         )
     if choice is None and recipe is not None and reward is not None and (latent_dim or not recipe.needs_columns):
-        choice = ModelChoice(Candidate(type(recipe).__name__, recipe, latent_dim or 0, reward))
+        choice = ModelChoice(Candidate(word_for(recipe), recipe, latent_dim or 0, reward))
 
     def fit_on(others: Logs) -> LatentModel:
         if model is not None:
