@@ -101,11 +101,15 @@ HEADINGS = {
 """In the order of a table; MCC after ICA comes last, for with Gaussian states even the truth scores low on it."""
 
 
-def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Lay out rows under their header: names to the left, numbers to the right; in a narrow terminal names wrap."""
+def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> Table:
+    """Lay out rows under their header: names to the left, numbers to the right.
+
+    In a narrow terminal the first columns wrap, as many as `words` says, and numbers are not cut.
+    """
     table = Table(title=escape(visible(title)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, name in enumerate(header):
-        table.add_column(visible(name), justify="left" if number == 0 else "right", no_wrap=number > 0)
+        is_word = number < words
+        table.add_column(visible(name), justify="left" if is_word else "right", no_wrap=not is_word)
     for row in rows:
         table.add_row(*(escape(visible(cell)) for cell in row))
     return table
