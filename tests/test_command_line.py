@@ -135,8 +135,8 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             "with-contexts, paper, vae; got 'magic'",
         ),
         (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "--latent-dim 9 with 2 columns"),
-        (("fit", "nowhere.csv", *COLUMNS, "--latent-dim", -1, "--out", "m"), "'--latent-dim': -1 is not in the range"),
-        (("evaluate", "nowhere.csv", *COLUMNS, "--latent-dim", 0), "'--latent-dim': 0 is not in the range"),
+        (("fit", "nowhere.csv", *COLUMNS, "--latent-dim", -1, "--out", "m"), "--latent-dim must be at least 1; got -1"),
+        (("evaluate", "nowhere.csv", *COLUMNS, "--latent-dim", 0), "--latent-dim must be at least 1; got 0"),
         (
             ("fit", "nowhere.csv", *COLUMNS, "--recipe", "contexts", "--latent-dim", 2, "--out", "m"),
             "--recipe contexts trains none; got --latent-dim 2. Leave it out",

@@ -40,9 +40,7 @@ Context = Annotated[
 ]
 Categorical = Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")]
-LatentDim = Annotated[
-    int | None, typer.Option(min=1, help="Dimension of an encoding that is trained (default: chosen).")
-]
+LatentDim = Annotated[int | None, typer.Option(help="Dimension of an encoding that is trained (default: chosen).")]
 Recipe = Annotated[
     str, typer.Option(help="How contexts are encoded; auto compares held-out people, `ilb fit --recipes` lists.")
 ]

@@ -130,6 +130,11 @@ def _require_whole(model: LatentModel, kept: Path | None) -> None:
 def named_recipes(recipe: str, reward: str, latent_dim: int | None) -> tuple[EncoderRecipe | None, RewardRecipe | None]:
     """Give what the options name, None where the choice is left to the comparison; to be asked before the work."""
     encoding = named_recipe(recipe, RECIPES, "--recipe")
+    if latent_dim is not None and latent_dim < 1:
+        raise IlbError(
+            f"--latent-dim must be at least 1; got {latent_dim}. Leave it out to have it chosen; --recipe none does "
+            "without an encoding."
+        )
     if latent_dim is not None and recipe in UNTRAINED_RECIPES:
         raise IlbError(
             f"--latent-dim is the dimension of an encoding that is trained, and --recipe {recipe} trains none; got "
