@@ -287,7 +287,7 @@ def test_a_verdict_claims_no_more_than_the_test_people_show() -> None:
         scores = AheadScores(unknown, unknown, unknown, unknown)
         return _verdict({"own level": Estimate(value, error, count)}, {"own level": scores})
 
-    same = "The model is own level, and predicts what that predicts."
+    same = "The model is the plain reference own level itself: nothing else that was tried is worth its complexity."
     assert verdict(0.0, 0.0, 20) == verdict(0.0, math.nan, 1) == same
     assert "can't be told from 1 test instance (log-likelihood +0.500 a reward)" in verdict(0.5, math.nan, 1)
     assert "can't be told from 9 test instances" in verdict(0.5, 0.1, 9)

@@ -177,7 +177,7 @@ def _verdict(leads: Mapping[str, Estimate], scores: Mapping[str, AheadScores]) -
     ahead = leads[rival]
     people = counted(ahead.count, "test instance")
     if ahead.value == 0 and not ahead.standard_error > 0:
-        return f"The model is {rival}, and predicts what that predicts."
+        return f"The model is the plain reference {rival} itself: nothing else that was tried is worth its complexity."
     figures = f"log-likelihood {ahead.value:+.3f} ± {ahead.standard_error:.3f} a reward".replace(" ± nan", "")
     if ahead.count < LEAST_TEST_PEOPLE or not np.isfinite(ahead.standard_error):
         return f"Whether the model predicts better than {rival} can't be told from {people} ({figures})."

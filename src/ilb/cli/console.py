@@ -184,6 +184,17 @@ def require_directory(path: Path) -> None:
     require_short_names(path, nearest)
 
 
+def require_file(out: Path, *suffixes: str) -> None:
+    """Raise unless a file can be written under this name: to be asked before the work, not after it."""
+    if suffixes and out.suffix.lower() not in suffixes:
+        *first, last = suffixes
+        raise IlbError(f"--out must end in {', '.join(first)} or {last}; got {str(out)!r}.")
+    if out.is_dir():
+        raise IlbError(f"--out must be the name of a file; {out} is a directory.")
+    require_directory(out.parent)
+    require_short_names(out, Path.cwd())
+
+
 def require_short_names(path: Path, existing: Path) -> None:
     """Raise if a name on the way to `path` is longer than the disk of the existing place takes."""
     longest = os.pathconf(existing, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ilb.cli.console import layout, require_directory, results, say
-from ilb.errors import IlbError
+from ilb.cli.console import layout, results, say
 
 if TYPE_CHECKING:
     from ilb.live.recommendation import Recommendation, Recommendations
@@ -28,6 +27,9 @@ ABOUT_ROUNDS = (
     "-: the model can't say). The closer the two, the noisier rewards and the more actions, the more it takes."
 )
 """What is said below recommendations that are not settled."""
+
+SUFFIXES = (".csv", ".json", ".parquet")
+"""What recommendations can be written as."""
 
 IN_FULL = 3
 """So few people are shown with all their actions."""
@@ -55,15 +57,6 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except (OSError, ValueError):  # what is wrong with it will be said by whoever reads it
         return 0
-
-
-def require_place(out: Path) -> None:
-    """Raise unless recommendations can be written under this name: to be asked before the work."""
-    if out.suffix.lower() not in (".csv", ".json", ".parquet"):
-        raise IlbError(f"--out must end in .csv, .json or .parquet; got {out.name!r}.")
-    if out.is_dir():
-        raise IlbError(f"--out must be the name of a file; {out} is a directory.")
-    require_directory(out.parent)
 
 
 def recommend_for_table(
