@@ -272,6 +272,18 @@ def test_numbers_of_candidates_are_not_cut_in_80_columns(monkeypatch: pytest.Mon
     assert " ".join(re.sub(r"[-0-9.±]{5,}", "", shown).split()).endswith(name)
 
 
+def test_no_letter_of_a_long_name_is_lost_in_80_columns() -> None:
+    """Names wrap, within a word if it must be, and numbers stay whole."""
+    name, number = "Methylprednisolon" * 2, "-0.0899 to 0.681"
+    console = Console(file=io.StringIO(), width=80)
+    header = ["Patienten-Nr", "action", "expected", "95 % interval", "best", "misfit", "rounds"]
+    console.print(layout("people", header, [["0001", name, "0.123", number, "0.97", "0.02", "> 64"]], words=2))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert number in printed
+    assert "…" not in printed
+    assert "".join(re.findall(r"[A-Za-z]{4,}", printed.split("─ ")[1])) == name
+
+
 def test_a_bar_of_what_was_never_trained_is_not_left_behind() -> None:
     for reports, said in ((0, ""), (1, "Fitting")):
         written = io.StringIO()

@@ -419,7 +419,7 @@ def test_the_command_shows_prints_and_writes_what_the_library_says(
     code, printed = ilb(*call, "--out", "new.csv")
     assert code == 0
     assert all(str(one.instance) in printed for one in found)
-    assert ("More rounds: after so many" in printed) == any(one.rounds_to_settle for one in found)
+    assert ("Rounds: after so many more" in printed) == any(one.rounds_to_settle for one in found)
     assert pl.read_csv("new.csv")["action"].to_list() == [one.action for one in found]
     code, _ = ilb(*call, "--out", "new.json", "--forbid", "aspirin", "--forbid", "statin")
     assert {one["action"] for one in json.loads(Path("new.json").read_text())} == {"placebo"}

@@ -109,7 +109,7 @@ def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], wor
     table = Table(title=escape(visible(title)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, name in enumerate(header):
         is_word = number < words
-        table.add_column(visible(name), justify="left" if is_word else "right", no_wrap=not is_word)
+        table.add_column(visible(name), justify="left" if is_word else "right", no_wrap=not is_word, overflow="fold")
     for row in rows:
         table.add_row(*(escape(visible(cell)) for cell in row))
     return table

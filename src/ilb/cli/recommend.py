@@ -22,9 +22,9 @@ QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 """Flags with which programs compile five times as fast and run half as fast."""
 
 ABOUT_ROUNDS = (
-    "More rounds: after so many, in which all actions that may be best are taken in turn, the better of the two "
-    "hardest to tell apart can be expected to be known with probability 0.95 (0: it is known; > 64: not counted on; "
-    "-: the model can't say). The closer the two, the noisier rewards and the more actions, the more it takes."
+    "Rounds: after so many more, in which all actions that may be best are taken in turn, the better of the two "
+    "hardest to tell apart can be expected to be known with probability 0.95 (0: it is known; > 64: more than are "
+    "counted; -: the model can't say). The closer the two, the noisier rewards and the more actions, the more it takes."
 )
 """What is said below recommendations that are not settled."""
 
@@ -112,7 +112,7 @@ def _show(found: Recommendations, who: str) -> None:
             say(one.sentence)
         _explain_rounds(found)
         return
-    header = [who, "action", "expected", "95 % interval", "best", "misfit", "rows", "more rounds"]
+    header = [who, "action", "expected", "95 % interval", "best", "misfit", "rounds"]
     rows = [
         [
             str(one.instance),
@@ -121,7 +121,6 @@ def _show(found: Recommendations, who: str) -> None:
             _between(one.interval[one.action]),
             f"{one.probability_best[one.action]:.2f}",
             f"{one.misfit:.2f}",
-            f"{one.rows:,}",
             one.rounds_in_words,
         ]
         for one in found[:MOST_SHOWN]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ilb.errors import FitError, IlbWarning, LogsWarning
-from ilb.logs import Logs
+from ilb.logs import Logs, require_logs
 from ilb.models.latent import LatentModel, Provenance
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.choice import Candidate, ModelChoice
@@ -259,11 +259,7 @@ def refit_rewards(
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:
-    if not isinstance(logs, Logs):
-        raise FitError(
-            f"a fit takes Logs; got {type(logs).__name__!r}. Read a file or a table with "
-            'Logs.from_frame(table, instance="patient", action="drug", reward="relief").'
-        )
+    require_logs(logs, "a fit")
     if latent_dim is not None and not 1 <= latent_dim <= logs.width:
         raise FitError(
             f"latent_dim must be between 1 and the number of context columns (assumption A2: n <= d); "

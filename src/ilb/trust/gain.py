@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ilb.errors import LogsError
-from ilb.logs import Logs
+from ilb.logs import Logs, require_logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LatentModel
 from ilb.offline.choice import Candidate, ModelChoice
@@ -69,6 +69,7 @@ def evaluate(
     The policy is compared with what was done, with the action that is best for the others, and with a bandit without a
     model. Standard errors and intervals are over people.
     """
+    require_logs(logs, "an evaluation")
     if horizon is not None and horizon < 1:
         raise LogsError(f"horizon must be a number of decisions, at least 1; got {horizon}.")
     seed, logs, chances = as_seed(seed), with_rewards(logs, folds), None
