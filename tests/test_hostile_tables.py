@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -298,7 +299,10 @@ def test_a_column_that_pandas_keeps_as_its_index_is_said_to_be_that() -> None:
         Logs.from_frame(frame.drop(columns="who"), instance="who", action="did", reward="got")
 
 
-def test_a_table_that_is_not_read_yet_is_no_logs(small_model: LatentModel, small_logs: Logs) -> None:
+def test_a_table_that_is_not_read_yet_is_no_logs(
+    small_model: LatentModel, small_logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # tests check types, users do not
     frame: Any = pd.DataFrame({"who": [1]})
     for call in (fit, evaluate, lambda logs: check(small_model, logs), lambda logs: report(small_model, logs)):
         with pytest.raises(LogsError, match=r"takes Logs; got 'DataFrame'\. Read .* with Logs\.from_frame"):

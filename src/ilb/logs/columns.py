@@ -119,8 +119,8 @@ def read_moment(text: str) -> datetime:
     found = _DAY_FIRST.fullmatch(text.strip())
     if found is None:
         return datetime.fromisoformat(text)
-    day, month, year, *clock = (int(part or 0) for part in found.groups())
-    return datetime(year, month, day, *clock)
+    day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
+    return datetime(year, month, day, hour, minute, second)
 
 
 def read_moments(values: Values) -> tuple[Float64[np.ndarray, " N"], list[Any]]:
