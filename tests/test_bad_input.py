@@ -47,6 +47,15 @@ def csv(**others: Any) -> str:
     return table(**others).to_csv(index=False)
 
 
+def _in_commas(frame: pd.DataFrame) -> str:
+    return (
+        frame.map(lambda cell: f"{cell:.3f}" if isinstance(cell, float) else cell)
+        .to_csv(index=False, sep=";", decimal=",")
+        .replace(".", ",")
+        .replace("k,A,", "k.A.")
+    )
+
+
 class Case(NamedTuple):
     """A command with what it must say; `bad` is written as bad.csv, or does something to the folder."""
 
@@ -61,7 +70,13 @@ CASES = {
     "an empty file": Case(FIT, "can't read 'bad.csv'", ""),
     "a header alone": Case(FIT, "the table has no rows", "who,x,did,got\n"),
     "a directory": Case(("fit", "folder.csv", *FIT[2:]), "it is a directory", lambda at: (at / "folder.csv").mkdir()),
-    "a kind of file that is unknown": Case(("fit", "bad.xlsx", *FIT[2:]), "unknown file type '.xlsx'"),
+    "the directory where one is": Case(("fit", ".", *FIT[2:]), "can't read '.': it is a directory"),
+    "a kind of file that is unknown": Case(
+        ("fit", "bad.xlsx", *FIT[2:]), r"unknown file type '.xlsx'; expected .csv, .* Save the table as one of these\.$"
+    ),
+    "text as gzip": Case(
+        ("fit", "bad.csv.gz", *FIT[2:]), "can't read 'bad.csv.gz'", lambda at: (at / "bad.csv.gz").write_text(csv())
+    ),
     "a file without a suffix": Case(("fit", "bad", *FIT[2:]), "unknown file type ''"),
     "bytes that are no table": Case(FIT, "can't read 'bad.csv'|has no column", bytes(range(128, 256)) * 40),
     "zeros": Case(FIT, "can't read 'bad.csv'|has no column|no rows", b"\0" * 500),
@@ -76,6 +91,9 @@ CASES = {
         lambda at: _half_of_a_parquet(at / "half.parquet"),
     ),
     "another encoding": Case(FIT, "which is not UTF-8", csv(site=["Malmö"] * 60).encode("latin-1")),
+    "another encoding of the header": Case(
+        FIT, r"the name of a column has .*which is not UTF-8. Save it as UTF-8\.$", csv(Größe=1.0).encode("latin-1")
+    ),
     "rows of different length": Case(FIT, "can't read 'bad.csv'", csv() + "p9,1,2\n"),
     "a quote that never ends": Case(FIT, "can't read 'bad.csv'|expected|no column", csv().replace("p3", '"p3', 1)),
     "two columns of one name": Case(FIT, "column names must differ", csv().replace("who,x,y", "who,x,x", 1)),
@@ -106,17 +124,27 @@ CASES = {
     "a reward beyond all others": Case(FIT, "beside it all others are the same", changed("got", 1e30)),
     "an infinite context": Case(FIT, "column 'x' has 1 infinite value", changed("x", "-inf")),
     "a code for missing": Case(FIT, "beside it all others are the same", changed("x", -9e15)),
-    "a context without a value": Case(FIT, "column 'z' is missing in all 60 rows", csv(z=np.nan)),
+    "a context without a value": Case(
+        FIT, "column 'z' is missing in all 60 rows; .* Leave it out: --drop z", csv(z=np.nan)
+    ),
     "a date": Case(FIT, "column 'day' .*name it in --time", csv(day="2024-01-31")),
     "a date as people write it": Case(FIT, "column 'day' looks like dates", csv(day="31.1.2024")),
     "free text": Case(
         FIT, "free text or an identifier", pd.concat([table(note=[f"{n} {i}" for i in range(60)]) for n in "ab"])
     ),
     "numbers with words among them": Case(FIT, "text, but .* look like numbers", changed("x", "n/a?")),
+    "decimal commas with words among them": Case(
+        FIT, "59 of its 60 values look like numbers; what keeps .* are 'k.A.'. Turn", _in_commas(changed("x", "k.A."))
+    ),
+    "rewards with decimal commas and a word": Case(
+        FIT, "column 'got' has 1 value .*'k.A.'", _in_commas(changed("got", "k.A."))
+    ),
     "times that are missing": Case(TIMED, "lacks the time in 1 row", csv(day=[np.nan, *range(59)])),
     "times without an order": Case(TIMED, "that have no order", csv(day="soon")),
+    "times with slashes, of which nobody knows the month": Case(TIMED, "that have no order", csv(day="02/03/2021")),
+    "a day that no month has": Case(TIMED, "'32.01.2021' that have no order", csv(day="32.01.2021")),
     # Of fit, options
-    "no dimension": Case((*FIT, "--latent-dim", 0), "--latent-dim must be between 1"),
+    "no dimension": Case((*FIT, "--latent-dim", 0), "--latent-dim must be at least 1; got 0"),
     "too many dimensions": Case((*FIT, "--latent-dim", 9), "got --latent-dim 9 with 2 columns"),
     "a dimension in words": Case((*FIT, "--latent-dim", "two"), "Invalid value for '--latent-dim'"),
     "a recipe that is unknown": Case((*FIT, "--recipe", "tide"), "got 'tide'. Did you mean 'tied'"),
@@ -146,9 +174,13 @@ CASES = {
     # Of check
     "nothing to check": Case(("check", "nothing", "bad.csv"), "nothing"),
     "nothing to check it on": Case(("check", "model", "nowhere.csv"), "there is no file 'nowhere.csv'"),
-    "checks as a picture": Case(("check", "model", "bad.csv", "--out", "c.png"), "--out must end in one of .json"),
+    "checks as a picture": Case(("check", "model", "bad.csv", "--out", "c.png"), "must end in .json, .csv or .parquet"),
     "checks with a negative seed": Case(("check", "model", "bad.csv", "--seed", -3), "from 0 to 2.32 - 1; got -3"),
     "checks of other actions": Case(("check", "model", "bad.csv"), "does not know: 'z'", changed("did", "z")),
+    "checks into a directory": Case(
+        ("check", "nothing", "bad.csv", "--out", "c.csv"), "c.csv is a directory", lambda at: (at / "c.csv").mkdir()
+    ),
+    "checks below a file": Case(("check", "nothing", "bad.csv", "--out", "bad.csv/c.csv"), "bad.csv is a file"),
     # Of evaluate
     "nothing to evaluate": Case(("evaluate", "nowhere.csv", *EVALUATE[2:]), "there is no file 'nowhere.csv'"),
     "evaluating one action": Case(EVALUATE, "only the action 'a'", csv(did="a")),
@@ -156,6 +188,11 @@ CASES = {
     "one fold": Case((*EVALUATE, "--folds", 1), "Invalid value for '--folds'"),
     "no decision": Case((*EVALUATE, "--horizon", 0), "Invalid value for '--horizon'"),
     "more folds than people": Case((*EVALUATE, "--folds", 50), "folds"),
+    "a gain into a directory": Case((*EVALUATE, "--out", "."), "--out must be the name of a file; . is a directory"),
+    "a gain below a file": Case((*EVALUATE, "--out", "bad.csv/gain.json"), "bad.csv is a file"),
+    # Of report
+    "a report as a picture": Case(("report", "nothing", "bad.csv", "--out", "r.png"), "end in .html or .htm; got"),
+    "a report in a directory": Case(("report", "nothing", "bad.csv", "--out", "."), "--out must end in .html"),
     # Of recommend
     "recommending without a model": Case(("recommend", "nothing", "bad.csv"), "nothing"),
     "recommending for nobody's file": Case(("recommend", "model", "nowhere.csv"), "there is no file 'nowhere.csv'"),
@@ -219,7 +256,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "XLA_FLAGS"):
         monkeypatch.setenv(name, "")  # put back afterwards
     for one in (console.results, console.notes):
         monkeypatch.setattr(one, "_width", 300, raising=False)

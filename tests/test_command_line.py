@@ -75,6 +75,8 @@ def folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "2,400 rows of 60 instances (40 each)" in output
     output = in_a_process("fit", "logs.parquet", *COLUMNS, "--recipe", "contexts", "--out", "model", cwd=folder)
     assert "one step ahead, 12 test instances" in output
+    assert "> contexts 2" in output  # what was typed, and no name of a class
+    assert "PlainContexts" not in output
     return folder
 
 
@@ -133,6 +135,16 @@ def test_the_saved_model_remembers_its_scores_and_columns(folder: Path) -> None:
             "with-contexts, paper, vae; got 'magic'",
         ),
         (("fit", "logs.parquet", *COLUMNS, "--latent-dim", 9, "--out", "m"), "--latent-dim 9 with 2 columns"),
+        (("fit", "nowhere.csv", *COLUMNS, "--latent-dim", -1, "--out", "m"), "--latent-dim must be at least 1; got -1"),
+        (("evaluate", "nowhere.csv", *COLUMNS, "--latent-dim", 0), "--latent-dim must be at least 1; got 0"),
+        (
+            ("fit", "nowhere.csv", *COLUMNS, "--recipe", "contexts", "--latent-dim", 2, "--out", "m"),
+            "--recipe contexts trains none; got --latent-dim 2. Leave it out",
+        ),
+        (
+            ("evaluate", "nowhere.csv", *COLUMNS, "--recipe", "none", "--latent-dim", 2),
+            "--recipe none trains none; got --latent-dim 2. Leave it out",
+        ),
         (("score", "logs.parquet", "logs.parquet"), "not a saved model"),
         (("score", "model", "logs.parquet", "--world", "logs.test.parquet"), "not a world"),
         (
@@ -260,6 +272,18 @@ def test_numbers_of_candidates_are_not_cut_in_80_columns(monkeypatch: pytest.Mon
     assert " ".join(re.sub(r"[-0-9.±]{5,}", "", shown).split()).endswith(name)
 
 
+def test_no_letter_of_a_long_name_is_lost_in_80_columns() -> None:
+    """Names wrap, within a word if it must be, and numbers stay whole."""
+    name, number = "Methylprednisolon" * 2, "-0.0899 to 0.681"
+    console = Console(file=io.StringIO(), width=80)
+    header = ["Patienten-Nr", "action", "expected", "95 % interval", "best", "misfit", "rounds"]
+    console.print(layout("people", header, [["0001", name, "0.123", number, "0.97", "0.02", "> 64"]], words=2))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert number in printed
+    assert "…" not in printed
+    assert "".join(re.findall(r"[A-Za-z]{4,}", printed.split("─ ")[1])) == name
+
+
 def test_a_bar_of_what_was_never_trained_is_not_left_behind() -> None:
     for reports, said in ((0, ""), (1, "Fitting")):
         written = io.StringIO()
@@ -275,7 +299,7 @@ def test_a_verdict_claims_no_more_than_the_test_people_show() -> None:
         scores = AheadScores(unknown, unknown, unknown, unknown)
         return _verdict({"own level": Estimate(value, error, count)}, {"own level": scores})
 
-    same = "The model is own level, and predicts what that predicts."
+    same = "The model is the plain reference own level itself: nothing else that was tried is worth its complexity."
     assert verdict(0.0, 0.0, 20) == verdict(0.0, math.nan, 1) == same
     assert "can't be told from 1 test instance (log-likelihood +0.500 a reward)" in verdict(0.5, math.nan, 1)
     assert "can't be told from 9 test instances" in verdict(0.5, 0.1, 9)

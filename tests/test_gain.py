@@ -15,6 +15,7 @@ import pytest
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.cli import run as run_the_program
+from ilb.cli.console import results
 from ilb.errors import IlbWarning, LogsError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
@@ -626,9 +627,17 @@ def test_the_command_asks_the_library_and_prints_and_writes_what_it_says(
     assert {name: asked.get(name) for name in wanted} == wanted
     assert type(asked["recipe"]).__name__ == "NoEncoding"
     monkeypatch.setattr("sys.argv", call)
-    assert run_the_program() == 0
-    printed = capsys.readouterr().out
-    assert all(sentence in printed for sentence in evaluation.sentences)
+    for width in (60, 80, 120):
+        monkeypatch.setattr(results, "_width", width, raising=False)
+        assert run_the_program() == 0
+        printed = capsys.readouterr().out
+        assert all(sentence in printed for sentence in evaluation.sentences)
+        lines = [line.rstrip() for line in printed.splitlines()]
+        for quantity, estimator, rounds, reward, interval, _ in evaluation.rows():
+            # Numbers are whole at any width, and from 80 columns on each stands in the line of what it is.
+            named, above = (quantity, f" {estimator}, {rounds} decision") if width >= 80 else ("", " ")
+            assert any(line.startswith(above) for line in lines)
+            assert any(named in line and reward in line and interval in line for line in lines), printed
 
 
 @pytest.mark.slow

@@ -5,13 +5,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from ilb import FitError, LinearRewardRecipe, LiveBandit, Logs, LogsError, LogsWarning, PersonRewardRecipe, SchemaError
+from ilb import (
+    FitError,
+    LatentModel,
+    LinearRewardRecipe,
+    LiveBandit,
+    Logs,
+    LogsError,
+    LogsWarning,
+    PersonRewardRecipe,
+    SchemaError,
+    check,
+    evaluate,
+    report,
+)
 from ilb.errors import RareActionWarning
 from ilb.offline.encoders.plain import PlainContexts
 from ilb.offline.fit import fit
@@ -275,3 +289,25 @@ def test_the_axes_of_a_wide_table_are_those_of_its_whole_correlation(rows: int) 
     expected = standard @ directions / np.sqrt(floor)
     kept = min(MOST_AXES, rows - 1)
     np.testing.assert_allclose(np.abs(found[:, -kept:]), np.abs(expected[:, -kept:]), atol=5e-3)
+
+
+def test_a_column_that_pandas_keeps_as_its_index_is_said_to_be_that() -> None:
+    frame = pd.DataFrame({"who": list("aabb"), "x": range(4), "did": list("uvuv"), "got": [0.0, 1.0, 2.0, 3.0]})
+    with pytest.raises(LogsError, match=r"'who' is the index of the frame; .* frame\.reset_index\(\)"):
+        Logs.from_frame(frame.set_index("who"), instance="who", action="did", reward="got")
+    with pytest.raises(LogsError, match="no column 'who'"):
+        Logs.from_frame(frame.drop(columns="who"), instance="who", action="did", reward="got")
+
+
+def test_a_table_that_is_not_read_yet_is_no_logs(
+    small_model: LatentModel, small_logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # tests check types, users do not
+    frame: Any = pd.DataFrame({"who": [1]})
+    for call in (fit, evaluate, lambda logs: check(small_model, logs), lambda logs: report(small_model, logs)):
+        with pytest.raises(LogsError, match=r"takes Logs; got 'DataFrame'\. Read .* with Logs\.from_frame"):
+            call(frame)
+    asked: Any
+    for asked in (check, report):
+        with pytest.raises(FitError, match="takes a LatentModel and Logs; got 'Logs' as the model"):
+            asked(small_logs, small_model)

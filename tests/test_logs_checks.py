@@ -209,7 +209,7 @@ def test_logs_without_any_action_are_refused() -> None:
 
 def test_a_context_column_without_any_value_is_refused() -> None:
     for nothing in (np.nan, None, pd.NaT):
-        refused(table(x=nothing), r"column 'x' is missing in all 40 rows; expected some values\. Drop")
+        refused(table(x=nothing), r"column 'x' is missing in all 40 rows; expected some values\. Leave it out")
     refused(pl.from_pandas(table()).with_columns(x=pl.lit(None)), "column 'x' is missing in all 40 rows")
 
 
@@ -250,7 +250,8 @@ def test_the_age_of_the_paper_identifies_the_instance() -> None:
     age = np.repeat(60.0 + np.arange(10), 4)
     message = (
         r"column 'x' never changes within an instance and has 10 distinct values for 10 instances, so it identifies "
-        r"them and the contrastive task becomes trivial \(the paper's Age variable\)\. "
+        r"them: an encoder, which learns by telling instances apart, may learn nothing else "
+        r"\(the paper's Age variable\)\. "
         r"fit\(\) compares ways to read contexts by held-out rewards; an encoder that you name \(recipe=, --recipe\) "
         r"is not compared with doing without\. To leave it out: drop=\('x',\) in Logs\.from_frame, "
         r"`ilb fit --drop x`, or logs\.without\(\['x'\]\)\.$"

@@ -38,7 +38,7 @@ def assert_same(one: Logs, other: Logs) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".csv.gz", ".parquet"])
 def test_a_file_gives_the_logs_of_the_frame_in_it(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"logs{suffix}"
     FRAME.to_parquet(path) if suffix == ".parquet" else FRAME.to_csv(path, index=False)
@@ -76,10 +76,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         Logs.from_frame(tmp_path / "nowhere.csv", **ROLES)
 
 
-@pytest.mark.parametrize("name", ["logs.xlsx", "logs", "logs.csv.gz"])
+@pytest.mark.parametrize("name", ["logs.xlsx", "logs", "logs.tsv.gz"])
 def test_an_unknown_kind_of_file_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("who\n")
-    with pytest.raises(LogsError, match=r"unknown file type .*expected \.csv or \.parquet"):
+    with pytest.raises(LogsError, match=r"unknown file type .*expected \.csv, \.csv\.gz or \.parquet"):
         Logs.from_frame(tmp_path / name, **ROLES)
 
 

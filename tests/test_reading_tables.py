@@ -202,6 +202,11 @@ def test_many_items_that_come_often_are_actions() -> None:
             "To leave it out: drop=('a b',) in Logs.from_frame, `ilb fit --drop 'a b'`, or logs.without(['a b']).",
             "To leave it out: `ilb fit --drop 'a b'`.",
         ),
+        (
+            "drop=('a (c)', 'b') in Logs.from_frame, `ilb fit --drop 'a (c)' --drop b`, or logs.without(['a (c)']).",
+            "`ilb fit --drop 'a (c)' --drop b`.",
+        ),
+        ("Save it as UTF-8, or read it yourself, with its encoding, and pass the frame.", "Save it as UTF-8."),
         ("column 'time=' is x=3", "column 'time=' is x=3"),
     ],
 )

@@ -1,6 +1,7 @@
 """Recommendations from tables of histories: as live instances would decide, and what the choice rests on."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ilb.errors import DecisionError, LogsError, SchemaError
 from ilb.live import recall
 from ilb.live.bandit import LiveBandit
 from ilb.live.recommendation import sentence_of
-from ilb.live.recommending import NEW_PERSON, _counts
+from ilb.live.recommending import NEW_PERSON, Lead, _counts, _put_together
 from ilb.live.settling import ROUNDS, Settling
 from ilb.logs import Logs
 from ilb.logs.histories import read_histories
@@ -251,6 +252,31 @@ def test_it_is_not_said_of_an_action_that_is_tried_that_it_is_settled(bandit: Li
     assert "this is settled" in sentence_of(replace(sure, action="aspirin"), (0.0, 1.0), {}, 3, 2, 0.0, ())
 
 
+@pytest.mark.parametrize(
+    ("rounds", "cell", "words"),
+    [
+        (0.0, "0", "settled"),
+        (12.0, "12", "about 12 more rounds would settle it"),
+        (np.inf, "> 64", "more than 64 more rounds would be needed to settle it"),
+        (None, "-", ""),
+    ],
+)
+def test_rounds_that_are_not_counted_are_not_taken_for_rounds_that_nobody_knows(
+    bandit: LiveBandit, rounds: float | None, cell: str, words: str
+) -> None:
+    decision = bandit.start("eve").decide({"score": 10.0, "marker": 0.0})
+    one = _put_together(decision, np.ones(3, bool), Lead(None, {}), (3, 2), rounds, ())
+    assert one.rounds_in_words == cell
+    assert words in one.sentence
+    told = one.to_json()
+    assert (told["rounds_to_settle"], told["unsettled_after"]) == {
+        "0": (0, None),
+        "12": (12, None),
+        "> 64": (None, 64),
+        "-": (None, None),
+    }[cell]
+
+
 def test_a_choice_between_people_of_whom_all_is_known_is_settled_only_if_it_matters(clinic: LatentModel) -> None:
     """After a million rounds nothing more is learned: then equals stay equals, and a lead is a lead."""
     settling = known(Settling.of(clinic))
@@ -383,6 +409,7 @@ def test_the_command_shows_prints_and_writes_what_the_library_says(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # the command sets it
     clinic.save("model")
     histories.write_csv("history.csv")
     found = LiveBandit.on(clinic, "Calibrated").recommend("history.csv")
@@ -392,6 +419,27 @@ def test_the_command_shows_prints_and_writes_what_the_library_says(
     code, printed = ilb(*call, "--out", "new.csv")
     assert code == 0
     assert all(str(one.instance) in printed for one in found)
+    assert ("Rounds: after so many more" in printed) == any(one.rounds_to_settle for one in found)
     assert pl.read_csv("new.csv")["action"].to_list() == [one.action for one in found]
     code, _ = ilb(*call, "--out", "new.json", "--forbid", "aspirin", "--forbid", "statin")
     assert {one["action"] for one in json.loads(Path("new.json").read_text())} == {"placebo"}
+
+
+def test_small_tables_are_compiled_for_in_haste_and_programs_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ilb.cli.recommend import LARGE, QUICK, compile_for
+
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    small.write_text("a")
+    large.write_text("a" * LARGE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
+    for file, flags in ((large, "--mine"), (tmp_path / "nowhere.csv", f"{QUICK} --mine"), (small, f"{QUICK} --mine")):
+        monkeypatch.setenv("XLA_FLAGS", "--mine")
+        compile_for(file)
+        compile_for(file)
+        assert os.environ["XLA_FLAGS"] == flags
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "ilb" / "compiled")
+    assert os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "7"

@@ -123,7 +123,7 @@ def test_plain_contexts_are_compared_as_wide_as_they_are_saved() -> None:
     logs = Logs.from_arrays(context, rng.integers(2, size=(40, 8)), reward)
     model = fit(logs, recipe=PlainContexts(), reward=PersonRewardRecipe())
     assert model.encoded_dim == logs.width == 3
-    assert known(model.provenance).notes[0].startswith("PlainContexts 3")
+    assert known(model.provenance).notes[0].startswith("contexts 3")
 
 
 def test_without_contexts_a_reward_model_can_be_pinned_and_an_encoder_is_refused() -> None:
@@ -135,7 +135,7 @@ def test_without_contexts_a_reward_model_can_be_pinned_and_an_encoder_is_refused
     for policy in ("Calibrated", "CPG", "FPG", "FPG-TS"):
         decision = LiveBandit.on(by_least_squares, policy).start("bo").decide({})
         assert np.isfinite(list(decision.expected_reward.values())).all()
-    with pytest.raises(FitError, match="no context column, so TiedRecipe has nothing to encode"):
+    with pytest.raises(FitError, match="no context column, so the recipe 'tied' has nothing to encode"):
         fit(crossover(), recipe=TiedRecipe())
 
 

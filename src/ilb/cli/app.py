@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ilb.cli.console import busy, require_directory, say, show_warning, tell, write_in_any_encoding
+from ilb.cli.console import busy, require_directory, require_file, say, show_warning, tell, write_in_any_encoding
 from ilb.cli.stopping import flushed, interruptible, leave, received, telling_of_stops
 from ilb.cli.wording import in_options
 from ilb.cli.worlds import Worlds
@@ -30,7 +30,7 @@ simulate = typer.Typer(help="Write logs of a simulated world.", no_args_is_help=
 app.add_typer(simulate, name="simulate")
 
 Out = Annotated[Path, typer.Option(help="Where to write.")]
-Table = Annotated[Path, typer.Argument(help="Table of past cases: .csv or .parquet.")]
+Table = Annotated[Path, typer.Argument(help="Table of past cases: .csv, .csv.gz or .parquet.")]
 Instance = Annotated[str, typer.Option(help="Column that says who.")]
 Action = Annotated[str, typer.Option(help="Column that says what was done.")]
 Reward = Annotated[str, typer.Option(help="Column that says what came of it.")]
@@ -40,7 +40,7 @@ Context = Annotated[
 ]
 Categorical = Annotated[list[str] | None, typer.Option(help="Context column to be read as categories.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out of the context, such as age; repeat it.")]
-LatentDim = Annotated[int | None, typer.Option(help="Dimension of the encoding (default: chosen).")]
+LatentDim = Annotated[int | None, typer.Option(help="Dimension of an encoding that is trained (default: chosen).")]
 Recipe = Annotated[
     str, typer.Option(help="How contexts are encoded; auto compares held-out people, `ilb fit --recipes` lists.")
 ]
@@ -174,6 +174,8 @@ def check(
     seed: Annotated[int, typer.Option(help="Seed of fits and of chance.")] = 0,
 ) -> None:
     """Check whether a model may be trusted on a table; the exit code is 3 if something is broken."""
+    if out is not None:
+        require_file(out, ".json", ".csv", ".parquet")
     with telling_of_stops():
         with busy(STARTING):
             from ilb.cli.check import check_table
@@ -208,6 +210,8 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="File to write the JSON to.")] = None,
 ) -> None:
     """Say what would be gained by deciding with a model, as far as these logs can say."""
+    if out is not None:
+        require_file(out)
     columns = _columns(instance, time, action, reward, context, categorical, drop)
     with telling_of_stops(*([] if out is None else [out])):
         with busy(STARTING):
@@ -251,11 +255,11 @@ def recommend(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say what to do for each person of a table now, how sure that is, and what it rests on."""
-    from ilb.cli.recommend import keep_compiled_programs, recommend_for_table, require_place
+    from ilb.cli.recommend import SUFFIXES, compile_for, recommend_for_table
 
     if out is not None:
-        require_place(out)
-    keep_compiled_programs()
+        require_file(out, *SUFFIXES)
+    compile_for(history)
     with telling_of_stops(*([] if out is None else [out])):
         recommend_for_table(
             model,
@@ -281,6 +285,7 @@ def report(
     seed: Annotated[int, typer.Option(help="Seed of fits and of chance.")] = 0,
 ) -> None:
     """Write a page about a model: data, checks, people, what actions do, what would be gained, four examples."""
+    require_file(out, ".html", ".htm")
     without = [name for name, asked in (("checks", no_checks), ("gain", no_gain)) if asked]
     left_out = "".join(f" --no-{name}" for name in without)
     command = f"ilb report {shlex.quote(str(model))} {shlex.quote(str(logs))} --out {shlex.quote(str(out))}{left_out}"

@@ -20,15 +20,12 @@ from ilb.trust.checks import Checks, Verdict
 BROKEN = 3
 """The exit code if a check came out as broken; 0 if all are fine or doubtful, 2 if nothing could be checked."""
 
-SUFFIXES = (".json", ".csv", ".parquet")
 STYLES = {Verdict.FINE: "green", Verdict.DOUBTFUL: "bold yellow", Verdict.BROKEN: "bold red"}
 
 
 def check_table(model_path: Path, logs_path: Path, *, unseen: bool, seed: int, as_json: bool, out: Path | None) -> int:
     """Check a saved model on a table, print what came of it or write it to a file, and give the exit code."""
     seed = as_seed(seed)
-    if out is not None and out.suffix.lower() not in SUFFIXES:
-        raise IlbError(f"--out must end in one of {', '.join(SUFFIXES)}; got {out}.")
     model = LatentModel.load(model_path)
     if model.schema is None:
         raise IlbError(f"{model_path} has no schema, so it does not say which columns of a table to read.")

@@ -27,6 +27,7 @@ from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.fit import choose_model, fit_candidate
 from ilb.offline.rewards import REWARD_RECIPES
+from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.offline.scores import FitScores, Truth, reference_models, score_model
 from ilb.offline.search import plain_models
 from ilb.seeds import as_seed
@@ -86,10 +87,7 @@ def fit_table(
     A training that is interrupted ends the command; what it had reached is saved in `kept`, if that is given.
     """
     seed = as_seed(seed)
-    encoding, rewards = (
-        named_recipe(recipe, RECIPES, "--recipe"),
-        named_recipe(reward, REWARD_RECIPES, "--reward-model"),
-    )
+    encoding, rewards = named_recipes(recipe, reward, latent_dim)
     with busy(f"Reading {path}"):
         logs = Logs.from_frame(path, **columns)
     say(f"read {path}: {logs.describe().sentence()}")
@@ -129,6 +127,22 @@ def _require_whole(model: LatentModel, kept: Path | None) -> None:
     raise KeyboardInterrupt
 
 
+def named_recipes(recipe: str, reward: str, latent_dim: int | None) -> tuple[EncoderRecipe | None, RewardRecipe | None]:
+    """Give what the options name, None where the choice is left to the comparison; to be asked before the work."""
+    encoding = named_recipe(recipe, RECIPES, "--recipe")
+    if latent_dim is not None and latent_dim < 1:
+        raise IlbError(
+            f"--latent-dim must be at least 1; got {latent_dim}. Leave it out to have it chosen; --recipe none does "
+            "without an encoding."
+        )
+    if latent_dim is not None and recipe in UNTRAINED_RECIPES:
+        raise IlbError(
+            f"--latent-dim is the dimension of an encoding that is trained, and --recipe {recipe} trains none; got "
+            f"--latent-dim {latent_dim}. Leave it out, or name another recipe: {', '.join(ENCODER_RECIPES)}."
+        )
+    return encoding, named_recipe(reward, REWARD_RECIPES, "--reward-model")
+
+
 def named_recipe(name: str, known: Mapping[str, Callable[[], Recipe]], option: str) -> Recipe | None:
     """Give the recipe of this name; None where the choice is left to the comparison."""
     if name == AUTO:
@@ -163,7 +177,7 @@ def _verdict(leads: Mapping[str, Estimate], scores: Mapping[str, AheadScores]) -
     ahead = leads[rival]
     people = counted(ahead.count, "test instance")
     if ahead.value == 0 and not ahead.standard_error > 0:
-        return f"The model is {rival}, and predicts what that predicts."
+        return f"The model is the plain reference {rival} itself: nothing else that was tried is worth its complexity."
     figures = f"log-likelihood {ahead.value:+.3f} ± {ahead.standard_error:.3f} a reward".replace(" ± nan", "")
     if ahead.count < LEAST_TEST_PEOPLE or not np.isfinite(ahead.standard_error):
         return f"Whether the model predicts better than {rival} can't be told from {people} ({figures})."

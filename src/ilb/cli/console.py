@@ -101,11 +101,15 @@ HEADINGS = {
 """In the order of a table; MCC after ICA comes last, for with Gaussian states even the truth scores low on it."""
 
 
-def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Lay out rows under their header: names to the left, numbers to the right; in a narrow terminal names wrap."""
+def layout(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> Table:
+    """Lay out rows under their header: names to the left, numbers to the right.
+
+    In a narrow terminal the first columns wrap, as many as `words` says, and numbers are not cut.
+    """
     table = Table(title=escape(visible(title)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, name in enumerate(header):
-        table.add_column(visible(name), justify="left" if number == 0 else "right", no_wrap=number > 0)
+        is_word = number < words
+        table.add_column(visible(name), justify="left" if is_word else "right", no_wrap=not is_word, overflow="fold")
     for row in rows:
         table.add_row(*(escape(visible(cell)) for cell in row))
     return table
@@ -178,6 +182,17 @@ def require_directory(path: Path) -> None:
     if not os.access(nearest, os.W_OK):
         raise IlbError(f"--out needs a directory that can be written to, and {nearest} can't.")
     require_short_names(path, nearest)
+
+
+def require_file(out: Path, *suffixes: str) -> None:
+    """Raise unless a file can be written under this name: to be asked before the work, not after it."""
+    if suffixes and out.suffix.lower() not in suffixes:
+        *first, last = suffixes
+        raise IlbError(f"--out must end in {', '.join(first)} or {last}; got {str(out)!r}.")
+    if out.is_dir():
+        raise IlbError(f"--out must be the name of a file; {out} is a directory.")
+    require_directory(out.parent)
+    require_short_names(out, Path.cwd())
 
 
 def require_short_names(path: Path, existing: Path) -> None:

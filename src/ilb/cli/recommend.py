@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ilb.cli.console import layout, require_directory, results, say
-from ilb.errors import IlbError
+from ilb.cli.console import layout, results, say
 
 if TYPE_CHECKING:
     from ilb.live.recommendation import Recommendation, Recommendations
@@ -16,15 +15,33 @@ if TYPE_CHECKING:
 MOST_SHOWN = 30
 """People that the table on the terminal has room for."""
 
+LARGE = 100_000
+"""Bytes of a table from which on its people, some hundreds, take longer to decide for than programs to compile."""
+
+QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+"""Flags with which programs compile five times as fast and run half as fast."""
+
+ABOUT_ROUNDS = (
+    "Rounds: after so many more, in which all actions that may be best are taken in turn, the better of the two "
+    "hardest to tell apart can be expected to be known with probability 0.95 (0: it is known; > 64: more than are "
+    "counted; -: the model can't say). The closer the two, the noisier rewards and the more actions, the more it takes."
+)
+"""What is said below recommendations that are not settled."""
+
+SUFFIXES = (".csv", ".json", ".parquet")
+"""What recommendations can be written as."""
+
 IN_FULL = 3
 """So few people are shown with all their actions."""
 
 
-def keep_compiled_programs() -> None:
-    """Keep what JAX compiles in the user's cache, unless it is told otherwise: the next start takes a second or two.
+def compile_for(history: Path) -> None:
+    """Keep what JAX compiles in the user's cache, and compile hastily for a small table, unless told otherwise.
 
-    To be called before JAX is imported.
+    The next start then takes a second or two. To be called before JAX is imported.
     """
+    if _size(history) < LARGE and QUICK not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()  # of two, the last counts
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ilb" / "compiled"
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -35,13 +52,11 @@ def keep_compiled_programs() -> None:
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
-def require_place(out: Path) -> None:
-    """Raise unless recommendations can be written under this name: to be asked before the work."""
-    if out.suffix.lower() not in (".csv", ".json", ".parquet"):
-        raise IlbError(f"--out must end in .csv, .json or .parquet; got {out.name!r}.")
-    if out.is_dir():
-        raise IlbError(f"--out must be the name of a file; {out} is a directory.")
-    require_directory(out.parent)
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except (OSError, ValueError):  # what is wrong with it will be said by whoever reads it
+        return 0
 
 
 def recommend_for_table(
@@ -95,8 +110,9 @@ def _show(found: Recommendations, who: str) -> None:
         for one in found:
             results.print(layout(f"{who} {one.instance}", *_by_action(one)))
             say(one.sentence)
+        _explain_rounds(found)
         return
-    header = [who, "action", "expected", "95 % interval", "best", "misfit", "rows", "more rounds"]
+    header = [who, "action", "expected", "95 % interval", "best", "misfit", "rounds"]
     rows = [
         [
             str(one.instance),
@@ -105,14 +121,20 @@ def _show(found: Recommendations, who: str) -> None:
             _between(one.interval[one.action]),
             f"{one.probability_best[one.action]:.2f}",
             f"{one.misfit:.2f}",
-            f"{one.rows:,}",
-            "-" if one.rounds_to_settle is None else f"{one.rounds_to_settle}",
+            one.rounds_in_words,
         ]
         for one in found[:MOST_SHOWN]
     ]
-    results.print(layout(f"{len(found):,} people", header, rows))
+    results.print(layout(f"{len(found):,} people", header, rows, words=2))
     if len(found) > MOST_SHOWN:
         say(f"{len(found) - MOST_SHOWN:,} more people are not shown; --out FILE.csv writes them all.")
+    _explain_rounds(found)
+
+
+def _explain_rounds(found: Recommendations) -> None:
+    """Say what the rounds until a choice is settled are, if any are told."""
+    if any(one.rounds_to_settle or one.unsettled_after for one in found):
+        say(ABOUT_ROUNDS)
 
 
 def _by_action(one: Recommendation) -> tuple[list[str], list[list[str]]]:

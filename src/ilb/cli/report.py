@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ilb.cli.console import notes, progress_bar, require_directory, say
+from ilb.cli.console import notes, progress_bar, say
 from ilb.errors import IlbError
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
@@ -12,20 +12,10 @@ from ilb.pages.report import report
 from ilb.seeds import as_seed
 
 
-def require_page(out: Path) -> None:
-    """Raise unless a page can be written under this name: to be asked before the work."""
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise IlbError(f"--out must end in .html; got {out.name!r}.")
-    if out.is_dir():
-        raise IlbError(f"--out must be the name of a file; {out} is a directory.")
-    require_directory(out.parent)
-
-
 def report_on_table(
     model_path: Path, logs_path: Path, out: Path, *, without: list[str], seed: int, command: str
 ) -> None:
     """Report on a saved model and a table, and write the page."""
-    require_page(out)
     seed = as_seed(seed)
     model = LatentModel.load(model_path)
     if model.schema is None:

@@ -25,10 +25,12 @@ _NAMES = "|".join(OPTIONS)
 
 _REWORDED = (
     # Both are named: what is left is the option, with its value.
-    (re.compile(r"drop=\(.*?\) in Logs\.from_frame, (`ilb fit [^`]*`), or logs\.without\(.*?\)"), r"\1"),
+    (re.compile(r"drop=\(.*?\) in Logs\.from_frame, (`ilb fit [^`]*`), or logs\.without\(\[.*?\]\)"), r"\1"),
     (re.compile(r"\b\w+=(?:\[[^\]]*\]|\([^)]*\)|[^\s,]*), (--[a-z])"), r"\1"),
     (re.compile(r"\bleave reward= out"), "leave --reward-model out"),
     (re.compile(r"\bfit\(\) "), "ilb fit "),
+    # There is no frame that could be passed.
+    (re.compile(r",? or read it yourself(, with its encoding,)? and pass the frame"), ""),
 )
 
 _ARGUMENT = re.compile(rf"(?<![\w'])({_NAMES})=(?=[\s.,;:)]|$)")

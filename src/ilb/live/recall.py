@@ -39,11 +39,13 @@ class Recalling(NamedTuple):
     """The compiled calls; they depend on the shapes of a policy's arrays, not on their values.
 
     `recall` turns what was told into states. `believe` gives the numbers of a decision (`ilb.live.programs`) for the
-    action that is expected to be best, without taking the context in.
+    action that is expected to be best, without taking the context in, and `expect` the expected rewards alone, which
+    compiles in half the time.
     """
 
     recall: Callable[..., Float[Array, "people state"]]
     believe: Callable[..., Float[Array, "people numbers"]]
+    expect: Callable[..., Float[Array, "people K"]]
 
 
 @lru_cache
@@ -78,9 +80,14 @@ def compile_recalling(policy_packing: Packing, state_packing: Packing) -> Recall
         numbers = [mean, rewards.std(), probability_best(rewards, allowed), jax.nn.one_hot(best, len(mean))]
         return pack([best, *numbers, rewards.outlook()])
 
+    def expect(policy_vector: Vector, state: Vector, context: Float[Array, " d"]) -> Float[Array, " K"]:
+        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
+        return policy.rewards(unpack(state_packing, state), context.astype(float)).mean()
+
     return Recalling(
         in_float64(jax.jit(jax.vmap(recall, in_axes=(None, None, None, 0, 0)))),
         in_float64(jax.jit(jax.vmap(believe, in_axes=(None, 0, 0, 0)))),
+        in_float64(jax.jit(jax.vmap(expect, in_axes=(None, 0, 0)))),
     )
 
 
@@ -146,6 +153,13 @@ def believe_states(
 ) -> Float[np.ndarray, "people numbers"]:
     """Say what is believed in these states and contexts: the numbers of a decision, one row for each person."""
     return _in_batches(compile_recalling(*bound.packings).believe, bound, states, contexts, allowed)
+
+
+def expect_rewards(
+    bound: BoundPolicy, states: Float64[np.ndarray, "people state"], contexts: Float32[np.ndarray, "people d"]
+) -> Float[np.ndarray, "people K"]:
+    """Give the expected reward of each action in these states and contexts."""
+    return _in_batches(compile_recalling(*bound.packings).expect, bound, states, contexts)
 
 
 def decide_states(

@@ -50,7 +50,7 @@ class Recommendation:
     their `own rewards` add. `rounds_to_settle` is after how many more rounds, in which all that may be best are taken
     in turn, it can be expected that the better of the two that are hardest to tell apart is known with probability
     0.95: 0 if an action is the best with that probability already, None if it takes more than 64 rounds, or if the
-    model can't say.
+    model can't say. `unsettled_after` is 64 in the first of these two cases, and None otherwise.
     """
 
     instance: Hashable
@@ -66,9 +66,17 @@ class Recommendation:
     lead: float
     rests_on: Mapping[str, float]
     rounds_to_settle: int | None
+    unsettled_after: int | None
     nearest: tuple[Neighbour, ...]
     sentence: str
     reason: str
+
+    @property
+    def rounds_in_words(self) -> str:
+        """The rounds until it is settled, for a cell of a table; a dash where the model can't say."""
+        if self.unsettled_after is not None:
+            return f"> {self.unsettled_after}"
+        return "-" if self.rounds_to_settle is None else f"{self.rounds_to_settle}"
 
     def to_json(self) -> dict[str, Any]:
         """Give everything in JSON types; labels that JSON has no type for as `ilb.logs.labels` writes them."""
@@ -94,6 +102,7 @@ class Recommendation:
             "lead": self.lead,
             "rests_on": dict(self.rests_on),
             "rounds_to_settle": self.rounds_to_settle,
+            "unsettled_after": self.unsettled_after,
             "nearest": [
                 {
                     "instance": encode_label(one.instance),
@@ -163,6 +172,7 @@ class Recommendations(Sequence[Recommendation]):
             "lead": [one.lead for one in rows],
             **{f"from {part}": [one.rests_on.get(part) for one in rows] for part in PARTS},
             "rounds_to_settle": [one.rounds_to_settle for one in rows],
+            "unsettled_after": [one.unsettled_after for one in rows],
             "rows": [one.rows for one in rows],
             "rewards": [one.rewards for one in rows],
             "nearest": ["; ".join(str(near.instance) for near in one.nearest) or None for one in rows],
@@ -229,5 +239,5 @@ def _when_settled(rounds: float, decision: Decision) -> str:
         best = max(decision.probability_best, key=decision.probability_best.__getitem__)
         return "this is settled" if best == decision.action else f"it is settled that {best!r} is best"
     if rounds > ROUNDS[-1]:
-        return f"{ROUNDS[-1]} more rounds would not settle it"
+        return f"more than {ROUNDS[-1]} more rounds would be needed to settle it"
     return f"about {counted(int(rounds), 'more round')} would settle it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Float32
 from ilb.errors import DecisionError
 from ilb.live.decision import DOUBTFUL, Decision, explain
 from ilb.live.programs import REFUSED, BoundPolicy, unpack
-from ilb.live.recall import believe_states, decide_states, recall_states, streams_of
+from ilb.live.recall import believe_states, decide_states, expect_rewards, recall_states, streams_of
 from ilb.live.recommendation import LEVEL, PARTS, Neighbour, Recommendation, Recommendations, sentence_of
-from ilb.live.settling import SETTLED, Settling
+from ilb.live.settling import ROUNDS, SETTLED, Settling
 from ilb.live.slips import check_contexts
 from ilb.logs.histories import Histories, read_histories
 
@@ -193,9 +193,9 @@ def _nearest(bound: BoundPolicy, histories: Histories, earlier: Histories) -> li
 
     Where contexts suffice, the rewards of the earlier people have no part in it: they are evidence of their own.
     """
-    theirs, ours = (_expected(bound, people, by_rewards=False) for people in (earlier, histories))
+    theirs, ours = _expected(bound, (earlier, histories), by_rewards=False)
     if np.ptp(theirs, axis=0).max(initial=0.0) <= SAME * max(np.abs(theirs).max(initial=0.0), SAME):
-        theirs, ours = (_expected(bound, people, by_rewards=True) for people in (earlier, histories))
+        theirs, ours = _expected(bound, (earlier, histories), by_rewards=True)
     rewards = _rewards_by_action(bound, earlier)
     has_rows = np.diff(earlier.starts) > 0
     places = {label: place for place, label in enumerate(earlier.labels)}
@@ -213,13 +213,18 @@ def _nearest(bound: BoundPolicy, histories: Histories, earlier: Histories) -> li
     return found
 
 
-def _expected(bound: BoundPolicy, people: Histories, *, by_rewards: bool) -> Float[np.ndarray, "people K"]:
-    """Give what is expected of each action in an average context, without what all actions have in common."""
-    states = recall_states(bound, people, rewarded=np.full(len(people.person), by_rewards))
-    actions = len(bound.schema.actions)
-    nowhere, every = np.zeros((len(states), bound.schema.width), np.float32), np.ones((len(states), actions), bool)
-    means = believe_states(bound, states, nowhere, every)[:, 1 : 1 + actions]
-    return np.asarray(means - means.mean(axis=1, keepdims=True))
+def _expected(
+    bound: BoundPolicy, tables: Sequence[Histories], *, by_rewards: bool
+) -> list[Float[np.ndarray, "people K"]]:
+    """Give what is expected of each action in an average context, without what all actions have in common.
+
+    For the people of all tables in one call, so that one size is compiled.
+    """
+    states = [recall_states(bound, people, rewarded=np.full(len(people.person), by_rewards)) for people in tables]
+    together = np.concatenate(states)
+    means = expect_rewards(bound, together, np.zeros((len(together), bound.schema.width), np.float32))
+    apart = np.asarray(means - means.mean(axis=1, keepdims=True))
+    return np.split(apart, np.cumsum([len(some) for some in states])[:-1])
 
 
 def _rewards_by_action(bound: BoundPolicy, histories: Histories) -> list[dict[Hashable, tuple[float, int]]]:
@@ -257,6 +262,7 @@ def _put_together(
         0.0 if ahead_of is None else expected[decision.action] - expected[ahead_of],
         rests_on,
         None if rounds is None or np.isinf(rounds) else int(rounds),
+        ROUNDS[-1] if rounds is not None and np.isinf(rounds) else None,
         nearest,
         sentence_of(decision, interval[decision.action], rests_on, *counts, rounds, nearest),
         decision.reason,

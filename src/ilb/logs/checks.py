@@ -112,8 +112,8 @@ def require_words(name: str, values: Labels) -> None:
     days = [text for text in texts if DAY.fullmatch(text)]
     if 2 * len(days) > len(texts):
         raise LogsError(
-            f"column {name!r} looks like dates, such as {days[0]!r}. If it says when, write it like 2024-01-31 and "
-            "name it in time=; else leave it out with drop=, or turn it into a number."
+            f"column {name!r} looks like dates, such as {days[0]!r}. If it says when, name it in time=, written "
+            "like 2024-01-31 or 31.01.2024; else leave it out with drop=, or turn it into a number."
         )
     numeric = np.array([NUMBER.fullmatch(text) is not None for text in texts], dtype=bool)
     rows = np.bincount(codes[codes >= 0], minlength=len(labels))
@@ -229,8 +229,8 @@ def warn_still(columns: Sequence[StillColumn | None], instances: int) -> None:
     if identifying:
         verb = "it identifies" if len(identifying) == 1 else "they identify"
         parts.append(
-            f"{'; '.join(column.sentence() for column in identifying)} for {instances:,} instances, so {verb} them and "
-            "the contrastive task becomes trivial (the paper's Age variable)."
+            f"{'; '.join(column.sentence() for column in identifying)} for {instances:,} instances, so {verb} them: an "
+            "encoder, which learns by telling instances apart, may learn nothing else (the paper's Age variable)."
         )
     if shared:
         parts.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -33,6 +34,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 MOST_CATEGORIES = 100
 NUMBERS_EXPECTED = "Turn them into numbers, or name the column in categorical= when fitting."
 _EPOCH = datetime(1970, 1, 1)
+_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
 
 
 def _number(value: Any) -> float | None:
@@ -94,7 +96,7 @@ def _moment(value: Any) -> float | None:
         value = value[()]
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            value = read_moment(value)
         except ValueError:
             return None
     if is_missing(value) or not isinstance(value, date | np.datetime64):
@@ -104,6 +106,21 @@ def _moment(value: Any) -> float | None:
     if isinstance(value, datetime):
         return (value - (_EPOCH if value.tzinfo is None else _EPOCH.replace(tzinfo=UTC))) / timedelta(days=1)
     return float(value.toordinal() - _EPOCH.toordinal())
+
+
+def read_moment(text: str) -> datetime:
+    """Read a date, with or without a time of day, as ISO 8601 or with points between day, month and year.
+
+    Dates with slashes are refused: who wrote 02/03/2021 may have meant either month.
+
+    >>> read_moment("2021-02-16").day, read_moment("16.2.2021 14:30").hour
+    (16, 14)
+    """
+    found = _DAY_FIRST.fullmatch(text.strip())
+    if found is None:
+        return datetime.fromisoformat(text)
+    day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
+    return datetime(year, month, day, hour, minute, second)
 
 
 def read_moments(values: Values) -> tuple[Float64[np.ndarray, " N"], list[Any]]:

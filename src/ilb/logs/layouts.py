@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +31,7 @@ class Layout(NamedTuple):
 
 def look_at(path: Path) -> Layout:
     """Find the layout of a file, and say so if it is not the usual one."""
-    with path.open("rb") as file:
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         start = file.read(LOOKED_AT)
     text = start.decode("utf-8-sig", errors="replace")
     lines = text.splitlines()

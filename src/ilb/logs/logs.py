@@ -127,6 +127,7 @@ class Logs:
         if schema is None:
             labels = [name for name in (instance, action, *names_of(categorical)) if name is not None]
             table = open_table(frame, dict.fromkeys(labels))
+            _require_no_index(frame, [name for name in named.values() if name not in table.columns])
             return cls.of_parts(learn(table, assign_roles(table.columns, named, context, categorical, drop)))
         _require_agreement(schema, named)
         if context is not None or len(categorical) or len(drop):
@@ -459,3 +460,21 @@ def _native_frame(columns: dict[str, tuple[list[Any], Any]], backend: Any) -> An
                 "Install that library, or try another of 'pandas', 'polars', 'pyarrow'."
             ) from error
     return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+
+
+def _require_no_index(frame: Any, lost: Sequence[str | None]) -> None:
+    """Say so if a column that is not there is the index of a pandas frame."""
+    index = [name for name in getattr(getattr(frame, "index", None), "names", ()) if name is not None and name in lost]
+    if index:
+        raise LogsError(
+            f"{index[0]!r} is the index of the frame; expected a column. Make it one with frame.reset_index()."
+        )
+
+
+def require_logs(found: Any, who: str) -> None:
+    """Raise if somebody was given a table that has not been read yet, or something else that is no `Logs`."""
+    if not isinstance(found, Logs):
+        raise LogsError(
+            f"{who} takes Logs; got {type(found).__name__!r}. Read a file or a table with "
+            'Logs.from_frame(table, instance="patient", action="drug", reward="relief").'
+        )

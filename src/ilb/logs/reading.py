@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -14,7 +13,15 @@ from numpy.typing import ArrayLike
 
 from ilb.errors import LogsError, SchemaError
 from ilb.logs import checks, suspicions
-from ilb.logs.columns import NUMBERS_EXPECTED, CategoricalColumn, Column, NumericColumn, read_moments, read_numbers
+from ilb.logs.columns import (
+    NUMBERS_EXPECTED,
+    CategoricalColumn,
+    Column,
+    NumericColumn,
+    read_moment,
+    read_moments,
+    read_numbers,
+)
 from ilb.logs.labels import Labels, Values, as_label, has_numpy_order, in_order, missing_rows, read_labels
 from ilb.logs.messages import brief, counted, shown
 from ilb.logs.schema import Schema, side_by_side
@@ -106,7 +113,7 @@ def _read_clock(times: Values, order: Int64[np.ndarray, " N"]) -> Float64[np.nda
 
 
 def _read_times(name: str, series: nw.Series[Any]) -> Shaped[np.ndarray, " N"]:
-    """A column of time stamps as something that NumPy can sort; text must be ISO dates, for others sort wrongly."""
+    """A column of time stamps as something that NumPy can sort; text must be dates that read one way."""
     missing = int(np.count_nonzero(missing_rows(series)))
     if missing:
         raise LogsError(
@@ -119,14 +126,15 @@ def _read_times(name: str, series: nw.Series[Any]) -> Shaped[np.ndarray, " N"]:
     moments: list[Any] = []
     try:
         for label in times.labels:
-            moments.append(datetime.fromisoformat(label) if isinstance(label, str) else label)
+            moments.append(read_moment(label) if isinstance(label, str) else label)
         ranks = {moment: rank for rank, moment in enumerate(sorted(set(moments)))}
     except (TypeError, ValueError) as error:
         # The first that is no moment; if all are, they are of kinds that can't be compared.
         odd = times.labels[len(moments) if len(moments) < len(times.labels) else 0]
         raise LogsError(
             f"column {name!r} holds times such as {brief(odd)} that have no order; expected numbers, dates "
-            "or ISO text such as '2024-03-31'. Turn them into one of these, or leave out time= to keep the order."
+            "or text such as '2024-03-31' or '31.03.2024'. Turn them into one of these, or leave out time= to keep the "
+            "order."
         ) from error
     return np.array([ranks[moment] for moment in moments], dtype=np.int64).take(times.codes)
 
@@ -154,7 +162,7 @@ def _require_some(name: str, values: Float64[np.ndarray, " N"]) -> None:
     if np.isnan(values).all():
         raise LogsError(
             f"column {name!r} is missing in all {counted(len(values), 'row')}; expected some values. "
-            "Drop it with context=, or name the right column."
+            f"Leave it out: drop=[{name!r}], --drop {name}. Or name the right column."
         )
 
 

@@ -60,20 +60,21 @@ def open_table(frame: Any, labels: KnownLabels = MappingProxyType({})) -> nw.Dat
 def _read_path(path: Path, labels: KnownLabels) -> pa.Table:
     readers: dict[str, Callable[[Path], pa.Table]] = {
         ".csv": lambda path: _read_csv(path, labels),
+        ".csv.gz": lambda path: _read_csv(path, labels),
         ".parquet": _read_parquet,
     }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise LogsError(
-            f"can't read {str(path)!r}: unknown file type {path.suffix!r}; expected .csv or .parquet. "
-            "Save the table as one of these, or read it yourself and pass the frame."
-        )
     try:
         found, folder = path.is_file(), path.is_dir()
     except (OSError, ValueError) as error:
         raise LogsError(f"can't read {str(path)!r}: {_reason(error)}. Check the path.") from error
     if folder:
         raise LogsError(f"can't read {str(path)!r}: it is a directory. Give the path of a file.")
+    reader = next((reader for suffix, reader in readers.items() if path.name.lower().endswith(suffix)), None)
+    if reader is None:
+        raise LogsError(
+            f"can't read {str(path)!r}: unknown file type {path.suffix!r}; expected .csv, .csv.gz or .parquet. "
+            "Save the table as one of these, or read it yourself and pass the frame."
+        )
     if not found:
         raise LogsError(f"there is no file {str(path)!r} (looked in {str(Path.cwd())!r}). Check the path.")
     try:
@@ -100,13 +101,30 @@ def _read_csv(path: Path, labels: KnownLabels) -> pa.Table:
     )
     parsing = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     table = pyarrow.csv.read_csv(path, convert_options=options, parse_options=parsing)
-    names = table.column_names
+    try:
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise LogsError(
+            f"can't read {str(path)!r}: the name of a column has {brief(error.object)}, which is not UTF-8. {NOT_UTF8}"
+        ) from error
     for number, name in enumerate(names):
-        if pa.types.is_binary(table.schema.field(number).type):
+        kind = table.schema.field(number).type
+        if pa.types.is_binary(kind):
             texts = _as_text(path, name, table.column(number))
             read = _as_labels(texts, labels[name]) if name in labels else texts
             table = table.set_column(number, name, read)
+        elif layout.decimal == "," and pa.types.is_string(kind):
+            table = table.set_column(number, name, _with_points(table.column(number)))
     return table
+
+
+NOT_UTF8 = "Save it as UTF-8, or read it yourself, with its encoding, and pass the frame."
+"""What to do about a file in another encoding."""
+
+
+def _with_points(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write decimal commas as points in a column that other cells keep from being numbers, so that those are blamed."""
+    return pyarrow.compute.replace_substring_regex(texts, r"^(\s*[-+]?\d*),(\d+\s*)$", r"\1.\2")
 
 
 def _as_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -115,8 +133,7 @@ def _as_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid as error:
         wrong = next(value for value in column.to_pylist() if value is not None and not _is_utf8(value))
         raise LogsError(
-            f"can't read {str(path)!r}: column {name!r} has {brief(wrong)}, which is not UTF-8. Save it as UTF-8, "
-            "or read it yourself, with its encoding, and pass the frame."
+            f"can't read {str(path)!r}: column {name!r} has {brief(wrong)}, which is not UTF-8. {NOT_UTF8}"
         ) from error
 
 

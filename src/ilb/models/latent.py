@@ -254,3 +254,12 @@ class LatentModel(eqx.Module):
 
 def _short(number: float | None) -> str:
     return "-" if number is None else f"{number:.3f}"
+
+
+def require_model(found: Any, who: str) -> None:
+    """Raise if somebody was given something else than a fitted model."""
+    if not isinstance(found, LatentModel):
+        raise FitError(
+            f"{who} takes a LatentModel and Logs; got {type(found).__name__!r} as the model. Give what `fit` returned "
+            "or `LatentModel.load` read."
+        )

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ilb.errors import FitError, IlbWarning, LogsWarning
-from ilb.logs import Logs
+from ilb.logs import Logs, require_logs
 from ilb.models.latent import LatentModel, Provenance
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.choice import Candidate, ModelChoice
 from ilb.offline.completion import complete_model, measure, train_encoders
 from ilb.offline.dimension import choose_latent_dim
+from ilb.offline.encoders import word_for
 from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
@@ -86,8 +87,8 @@ def choose_model(
     _check(logs, latent_dim)
     if logs.width == logs.schema.clocked and recipe is not None and recipe.needs_columns:
         raise FitError(
-            f"the logs have no context column, so {type(recipe).__name__} has nothing to encode. Leave recipe= out, or "
-            "give NoEncoding()."
+            f"the logs have no context column, so the recipe {word_for(recipe)!r} has nothing to encode. Leave it "
+            "out, or give recipe=NoEncoding(), --recipe none."
         )
     people = len(np.unique(logs.instance[logs.rewarded]))
     if people < LEAST_PEOPLE:
@@ -155,7 +156,7 @@ def _untried(
     if recipe is None and latent_dim is None:
         return Candidate("own level", NoEncoding(), 0, reward)
     recipe = TiedRecipe() if recipe is None else recipe
-    return Candidate(type(recipe).__name__, recipe, latent_dim or min(2, logs.width), reward)
+    return Candidate(word_for(recipe), recipe, latent_dim or min(2, logs.width), reward)
 
 
 def fit_many(
@@ -258,11 +259,7 @@ def refit_rewards(
 
 
 def _check(logs: Logs, latent_dim: int | None) -> None:
-    if not isinstance(logs, Logs):
-        raise FitError(
-            f"a fit takes Logs; got {type(logs).__name__!r}. Read a file or a table with "
-            'Logs.from_frame(table, instance="patient", action="drug", reward="relief").'
-        )
+    require_logs(logs, "a fit")
     if latent_dim is not None and not 1 <= latent_dim <= logs.width:
         raise FitError(
             f"latent_dim must be between 1 and the number of context columns (assumption A2: n <= d); "

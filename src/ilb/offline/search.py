@@ -22,6 +22,7 @@ from ilb.networks import NoEncoder, SideBySide
 from ilb.offline.ahead import Predictions, join, predict_ahead
 from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
 from ilb.offline.completion import complete_model, train_encoders, without_clock
+from ilb.offline.encoders import word_for
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
@@ -193,8 +194,7 @@ class Search:
 
     def _try_encoders(self, structure: _Structure) -> None:
         if self.recipe is not None:
-            name = type(self.recipe).__name__
-            for encoding in self._train(name, self.recipe, 3, TRAIN if self.recipe.is_trained else 0):
+            for encoding in self._train(word_for(self.recipe), self.recipe, 3, TRAIN if self.recipe.is_trained else 0):
                 self._try_encoding(encoding, structure)
             return
         before = self._best
@@ -254,7 +254,8 @@ class Search:
         if (recipe, structure.clocked) in tried:
             return
         eligible = encoded or (self._free and (self.reward is None or not reference))
-        shown = f"{encoding.name} {encoding.latent_dim}" if encoded else "no encoder" if structure == NOTHING else ""
+        shown = f"{encoding.name} {encoding.latent_dim}" if encoding.latent_dim else ""
+        shown = "no encoder" if not shown and (encoded or structure == NOTHING) else shown
         name = reference or ", ".join(part for part in (shown, structure.name) if part)
         candidate = Candidate(
             name,

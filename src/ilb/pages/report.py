@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ilb.errors import FitError, IlbError, LogsError
 from ilb.files import write_whole
-from ilb.logs import Logs
-from ilb.models.latent import LatentModel
+from ilb.logs import Logs, require_logs
+from ilb.models.latent import LatentModel, require_model
 from ilb.pages import evidence, origin, people, summary
 from ilb.pages.contents import CONTENTS
 from ilb.pages.look import REPORT_STYLE
@@ -120,6 +120,8 @@ def report(
     unknown = sorted(set(without) - set(PARTS))
     if unknown:
         raise IlbError(f"a report can be made without {' and '.join(PARTS)}; got without={unknown}.")
+    require_model(model, "a report")
+    require_logs(logs, "a report")
     steps = [name for name, given in zip(PARTS, (checks, evaluation), strict=True) if given is None]
     steps = [name for name in steps if name not in without]
     total, done = 100 * len(steps) + 10, 10

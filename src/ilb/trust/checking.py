@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ilb.logs import Logs
-from ilb.models.latent import LatentModel
+from ilb.logs import Logs, require_logs
+from ilb.models.latent import LatentModel, require_model
 from ilb.trust.amounts import check_amount
 from ilb.trust.apart import check_fingerprints, check_people_apart
 from ilb.trust.certainty import check_intervals, check_probabilities
@@ -65,6 +65,8 @@ def check(model: LatentModel, logs: Logs, *, unseen: bool = False, seed: int = 0
     >>> checks["other fits"].figure
     'R² 1.000'
     """
+    require_model(model, "a check")
+    require_logs(logs, "a check")
     asked = len(CHECKS)
     report(0, FITTING + asked, 0.0)
     held = HeldOut.of(model, logs, unseen=unseen, seed=seed)

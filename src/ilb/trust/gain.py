@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ilb.errors import LogsError
-from ilb.logs import Logs
+from ilb.logs import Logs, require_logs
 from ilb.logs.messages import counted
 from ilb.models.latent import LatentModel
 from ilb.offline.choice import Candidate, ModelChoice
+from ilb.offline.encoders import word_for
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.fit import choose_model, fit_again, fit_candidate
 from ilb.offline.rewards.recipe import RewardRecipe
@@ -68,6 +69,7 @@ def evaluate(
     The policy is compared with what was done, with the action that is best for the others, and with a bandit without a
     model. Standard errors and intervals are over people.
     """
+    require_logs(logs, "an evaluation")
     if horizon is not None and horizon < 1:
         raise LogsError(f"horizon must be a number of decisions, at least 1; got {horizon}.")
     seed, logs, chances = as_seed(seed), with_rewards(logs, folds), None
@@ -81,7 +83,7 @@ def evaluate(
             f"{logs.instances} people have rewards, and fewer than {LEAST_PEOPLE} can't tell a gain from luck",
         )
     if choice is None and recipe is not None and reward is not None and (latent_dim or not recipe.needs_columns):
-        choice = ModelChoice(Candidate(type(recipe).__name__, recipe, latent_dim or 0, reward))
+        choice = ModelChoice(Candidate(word_for(recipe), recipe, latent_dim or 0, reward))
 
     def fit_on(others: Logs) -> LatentModel:
         if model is not None:

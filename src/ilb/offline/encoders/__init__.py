@@ -20,3 +20,15 @@ ENCODER_RECIPES: dict[str, Callable[[], EncoderRecipe]] = {
 
 UNTRAINED_RECIPES: dict[str, Callable[[], EncoderRecipe]] = {"none": NoEncoding, "contexts": PlainContexts}
 """Those that learn nothing, and whose dimension is not asked for."""
+
+
+def word_for(recipe: EncoderRecipe) -> str:
+    """Give the word that the command line has for a recipe; for one of your own, the name of its class.
+
+    >>> word_for(PlainContexts()), word_for(TiedRecipe.deep()), word_for(TiedRecipe(width=7))
+    ('contexts', 'deep', 'tied')
+    """
+    known = {**UNTRAINED_RECIPES, **ENCODER_RECIPES}
+    same = [word for word, make in known.items() if make() == recipe]
+    alike = [word for word, make in known.items() if type(make()) is type(recipe)]
+    return [*same, *alike, type(recipe).__name__][0]
