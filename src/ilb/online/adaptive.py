@@ -195,11 +195,10 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         self.change_probability = jnp.asarray(doubt / 10, jnp.float32)
         spread = expected_spread(Calibration.of(model, linear_reward(model)))
         self.noticeable = as_real(NOTICEABLE * np.sqrt(spread))
-        wider, bias, own, relevance = (
-            jnp.array([float(hypothesis[field]) for hypothesis in hypotheses]) for field in (1, 2, 3, 4)
-        )
-        sound = self.own_variance[None] + (own**2 * spread)[:, None]
-        self.scales = _Scales(wider, bias, relevance, jnp.stack([sound, sound + CHANGE**2 * spread], axis=1))
+        wider, bias, own, relevance = np.array([hypothesis[1:] for hypothesis in hypotheses], np.float32).T
+        sound = np.asarray(self.own_variance)[None] + (own**2 * spread)[:, None]
+        own_variance = np.stack([sound, sound + CHANGE**2 * spread], axis=1)
+        self.scales = _Scales(*(jnp.asarray(numbers) for numbers in (wider, bias, relevance, own_variance)))
 
     @property
     def says(self) -> tuple[str, ...]:
