@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 Context = Float[Array, " d"]
@@ -69,4 +70,6 @@ def silent(done: int, total: int, value: float) -> None:
 
 def as_real(numbers: Any) -> Float[Array, "..."]:
     """Make an array of the usual type, also from integers: equal worlds and policies then share their compilations."""
+    if not isinstance(numbers, Array):
+        numbers = np.asarray(numbers, jnp.result_type(float))  # by JAX, a program would be compiled for each shape
     return jnp.asarray(numbers, float)
