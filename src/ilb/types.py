@@ -68,6 +68,11 @@ def silent(done: int, total: int, value: float) -> None:
     """Report nothing."""
 
 
+def as_float32(numbers: Any) -> Float[Array, "..."]:
+    """Make an array of numbers that NumPy has; to convert them, JAX would compile a program for each shape."""
+    return jnp.asarray(np.asarray(numbers, np.float32), np.float32)
+
+
 def as_real(numbers: Any) -> Float[Array, "..."]:
     """Make an array of the usual type, also from integers: equal worlds and policies then share their compilations."""
     if not isinstance(numbers, Array):

@@ -174,7 +174,7 @@ def layout_of_outlook(policy_packing: Packing, state_packing: Packing, width: in
         return policy.rewards(unpack(state_packing, state_vector), context).outlook()
 
     sizes = (sum(int(np.prod(shape)) for shape in packing.shapes) for packing in (policy_packing, state_packing))
-    return packing_of(eqx.filter_eval_shape(look, *(jax.ShapeDtypeStruct((size,), float) for size in (*sizes, width))))
+    return packing_of(eqx.filter_eval_shape(look, *(as_real(np.zeros(size)) for size in (*sizes, width))))
 
 
 def structure_of(node: Any) -> Any:

@@ -167,7 +167,7 @@ def replay(key: PRNGKeyArray, policy: AbstractPolicy, moment: AbstractMoment | N
     for first in range(0, count, size):
         # The last chunk is filled up with its first person, so that one program serves all chunks.
         index = np.minimum(np.arange(first, first + size), count - 1)
-        chunk = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), people)
+        chunk = jax.tree.map(lambda leaf, index=index: jax.device_put(leaf[index]), people)
         played = _replay_chunk(key, policy, moment, chunk)
         pieces.append([np.asarray(part)[: min(size, count - first)] for part in played])
     action, reward, observed, surprise, used = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
