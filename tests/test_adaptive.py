@@ -77,7 +77,7 @@ def past() -> Past:
     return Past(rng.normal(size=(ROUNDS, SHOWN)) + 1, rng.integers(ACTIONS - 1, size=ROUNDS), rng.normal(size=ROUNDS))
 
 
-def told(belief: AbstractMeasuredBelief | ArmBelief, encodings: Array, actions: Array, rewards: Array) -> Any:
+def told(belief: Any, encodings: Array, actions: Array, rewards: Array) -> Any:
     def tell(state: Any, row: tuple[Array, Array, Array]) -> tuple[Any, None]:
         encoding, action, reward = row
         return belief.learn(belief.observe(state, encoding), Step(jnp.zeros(SHOWN), action, reward)), None
