@@ -1,7 +1,7 @@
 """The adaptive belief against brute force, and what its policy does where the model is wrong."""
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal, norm
 
+from compiled import compiled
 from ilb.environments import SyntheticWorld
 from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, OwnEffects
 from ilb.errors import DecisionError
@@ -26,9 +27,8 @@ from ilb.networks import IdentityEncoder
 from ilb.offline.misfits import log_likelihoods
 from ilb.online.adaptive import CHANGE, AdaptiveBelief, MixedRewards, adaptive
 from ilb.online.arms import ArmBelief
-from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
-from ilb.online.policy import Outlook
+from ilb.online.policy import AbstractRewards, Outlook
 from ilb.online.roster import policy_on
 from ilb.simulation import simulate
 from ilb.types import Step
@@ -47,18 +47,18 @@ class Past(NamedTuple):
 def model_with(hidden: int) -> LatentModel:
     rng = np.random.default_rng(0)
     dim = SHOWN + hidden
-    array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    array = lambda x: jnp.asarray(np.asarray(x, np.float32))  # noqa: E731
     population = np.diag(rng.uniform(0.5, 2.0, size=dim))
     return LatentModel(
         IdentityEncoder(),
         LinearReward(
             array(rng.normal(size=(ACTIONS, dim))),
             array(rng.normal(size=ACTIONS)),
-            jnp.zeros((ACTIONS, dim + 1, dim + 1)),
+            array(np.zeros((ACTIONS, dim + 1, dim + 1))),
         ),
         NoiseLevels(
             array(np.eye(SHOWN)),
-            jnp.zeros(dim),
+            array(np.zeros(dim)),
             array(population),
             array(rng.uniform(0.2, 1.0, size=ACTIONS)),
             array(0.1),
@@ -77,17 +77,25 @@ def past() -> Past:
     return Past(rng.normal(size=(ROUNDS, SHOWN)) + 1, rng.integers(ACTIONS - 1, size=ROUNDS), rng.normal(size=ROUNDS))
 
 
-def seen_by(belief: AbstractMeasuredBelief, past: Past) -> Evidence:
-    evidence = belief.init()
-    for encoding, action, reward in zip(*past, strict=True):
-        evidence = belief.observe(evidence, jnp.asarray(encoding, jnp.float32))
-        step = Step(jnp.zeros(SHOWN), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32))
-        evidence = belief.learn(evidence, step)
-    return evidence
+def told(belief: Any, encodings: Array, actions: Array, rewards: Array) -> Any:
+    def tell(state: Any, row: tuple[Array, Array, Array]) -> tuple[Any, None]:
+        encoding, action, reward = row
+        return belief.learn(belief.observe(state, encoding), Step(jnp.zeros(SHOWN), action, reward)), None
+
+    return jax.lax.scan(tell, belief.init(), (encodings, actions, rewards))[0]
+
+
+def seen_by(belief: AbstractMeasuredBelief | ArmBelief, past: Past) -> Any:
+    encodings, actions, rewards = past
+    return compiled(told, belief, np.float32(encodings), np.int32(actions), np.float32(rewards))
 
 
 def believed(belief: AdaptiveBelief, past: Past) -> MixedRewards:
-    return belief.believe(seen_by(belief, past))
+    return compiled(belief.believe, seen_by(belief, past))
+
+
+def moments(rewards: AbstractRewards) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(compiled(rewards.mean)), np.asarray(compiled(rewards.std))
 
 
 def sure_of_actions(belief: AdaptiveBelief, change_probability: float = 0.0) -> AdaptiveBelief:
@@ -134,8 +142,8 @@ def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: t
 
 def test_a_fit_weighs_hypotheses_by_the_likelihood_of_the_joint_gaussian(model: LatentModel, past: Past) -> None:
     rewards = np.where(np.arange(ROUNDS) == 3, np.nan, past.rewards)  # nobody wrote this one down
-    told = Past(past.encodings, np.delete(past.actions, 3), np.delete(rewards, 3))
-    dense = np.array([condition(model, told, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
+    written = Past(past.encodings, np.delete(past.actions, 3), np.delete(rewards, 3))
+    dense = np.array([condition(model, written, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
     people = (np.repeat(x[None], 2, axis=0) for x in (past.encodings, past.actions, rewards))
     [found, twin] = log_likelihoods(model, Logs.from_arrays(*people, actions=ACTIONS))
     np.testing.assert_allclose(found - found[0], dense - dense[0], rtol=1e-5, atol=1e-5)
@@ -144,9 +152,8 @@ def test_a_fit_weighs_hypotheses_by_the_likelihood_of_the_joint_gaussian(model: 
 
 def test_without_doubt_it_is_the_calibrated_posterior(model: LatentModel, past: Past) -> None:
     calibrated, sure = CalibratedBelief(model), AdaptiveBelief(model, doubt=0.0)
-    expected, found = calibrated.believe(seen_by(calibrated, past)), believed(sure, past)
-    np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
-    np.testing.assert_allclose(found.std(), expected.std(), atol=1e-5)
+    expected, found = compiled(calibrated.believe, seen_by(calibrated, past)), believed(sure, past)
+    np.testing.assert_allclose(moments(found), moments(expected), atol=1e-5)
     assert float(found.hypotheses[0]) == 1
 
 
@@ -155,26 +162,22 @@ def test_with_full_doubt_it_is_a_bandit_from_scratch(model: LatentModel, past: P
     variance = float(model.noise.leftover_variance) + spread_of(model)
     assert isinstance(model.reward, LinearReward)
     arms = ArmBelief(ACTIONS, model.noise.reward_variance, model.reward.intercept, jnp.asarray(variance))
-    state = arms.init()
-    for action, reward in zip(past.actions, past.rewards, strict=True):
-        state = arms.learn(state, Step(jnp.zeros(SHOWN), jnp.asarray(int(action)), jnp.asarray(reward, jnp.float32)))
-    expected, found = arms.rewards(state, jnp.zeros(SHOWN)), believed(belief, past)
-    np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-5)
-    np.testing.assert_allclose(found.std(), expected.std(), atol=1e-5)
+    expected, found = compiled(arms.rewards, seen_by(arms, past), np.zeros(SHOWN, np.float32)), believed(belief, past)
+    np.testing.assert_allclose(moments(found), moments(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda hypothesis: hypothesis.says)
 def test_each_hypothesis_is_gaussian_conditioning(hypothesis: Hypothesis, model: LatentModel, past: Past) -> None:
     expected = condition(model, past, hypothesis)
-    found = believed(sure_of_actions(AdaptiveBelief(model, hypotheses=(hypothesis,))), past)
-    np.testing.assert_allclose(found.mean(), expected.mean, atol=2e-4)
-    np.testing.assert_allclose(found.std(), np.sqrt(expected.variance), atol=2e-4)
+    alone = hypothesis._replace(says="this alone")  # the same words, so that all share a program
+    found = believed(sure_of_actions(AdaptiveBelief(model, hypotheses=(alone,))), past)
+    np.testing.assert_allclose(moments(found), (expected.mean, np.sqrt(expected.variance)), atol=2e-4)
 
 
 def test_hypotheses_are_weighed_by_their_likelihood(model: LatentModel, past: Past) -> None:
     belief = sure_of_actions(AdaptiveBelief(model, doubt=0.6))
     likelihoods = np.array([condition(model, past, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
-    found = np.asarray(belief.log_evidence(seen_by(belief, past)))
+    found = np.asarray(compiled(belief.log_evidence, seen_by(belief, past)))
     np.testing.assert_allclose(found - found[0], likelihoods - likelihoods[0], atol=5e-3)
     prior = np.array([0.4, *[0.6 / (len(HYPOTHESES) - 1)] * (len(HYPOTHESES) - 1)])
     np.testing.assert_allclose(believed(belief, past).hypotheses, softmax(np.log(prior) + likelihoods), atol=1e-3)
@@ -195,14 +198,16 @@ def test_doubts_about_actions_come_close_to_all_ways_in_which_actions_may_have_c
     )
     belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(usual,)), chance)
     found = believed(belief, odd)
-    np.testing.assert_allclose(found.soundness[0, 1], doubts, atol=0.12)
-    assert found.soundness[0, 1, 1] > 0.9
-    assert found.soundness[0, 1, ACTIONS - 1] == pytest.approx(chance)
-    np.testing.assert_allclose(found.mean(), sum(w * r.mean for w, r in zip(weights, results, strict=True)), atol=0.25)
+    changed = np.asarray(found.soundness)[0, 1]
+    np.testing.assert_allclose(changed, doubts, atol=0.12)
+    assert changed[1] > 0.9
+    assert changed[ACTIONS - 1] == pytest.approx(chance)
+    means = sum(w * r.mean for w, r in zip(weights, results, strict=True))
+    np.testing.assert_allclose(compiled(found.mean), means, atol=0.25)
     # The evidence is a bound, up to the constant that both leave out.
-    plain = sure_of_actions(belief)
-    constant = condition(model, odd, usual).log_likelihood - float(plain.log_evidence(seen_by(plain, odd))[0])
-    assert float(belief.log_evidence(seen_by(belief, odd))[0]) + constant <= logsumexp(joint) + 1e-3
+    bounds = [float(compiled(b.log_evidence, seen_by(b, odd)).item()) for b in (belief, sure_of_actions(belief))]
+    constant = condition(model, odd, usual).log_likelihood - bounds[1]
+    assert bounds[0] + constant <= logsumexp(joint) + 1e-3
 
 
 def mixed(past: Past, doubt: float = 0.5) -> MixedRewards:
@@ -211,29 +216,30 @@ def mixed(past: Past, doubt: float = 0.5) -> MixedRewards:
 
 def test_draws_have_the_moments_of_the_belief(past: Past) -> None:
     rewards = mixed(past)
-    draws = np.asarray(jax.vmap(rewards.draw)(jr.split(jr.key(0), 40_000)))
-    np.testing.assert_allclose(draws.mean(axis=0), rewards.mean(), atol=0.05)
-    np.testing.assert_allclose(draws.std(axis=0), rewards.std(), rtol=0.05)
+    draws = np.asarray(compiled(lambda rewards: jax.vmap(rewards.draw)(jr.split(jr.key(0), 40_000)), rewards))
+    mean, std = moments(rewards)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.05)
+    np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.05)
 
 
 def test_the_parts_of_the_outlook_make_up_the_belief(past: Past) -> None:
     rewards = mixed(past)
-    outlook = rewards.outlook()
-    np.testing.assert_allclose(outlook.weights.sum(axis=0), 1, rtol=1e-5)
-    np.testing.assert_allclose(np.sum(outlook.weights * outlook.means, axis=0), rewards.mean(), atol=1e-5)
+    weights, means, *_ = (np.asarray(part) for part in compiled(rewards.outlook))
+    np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.sum(weights * means, axis=0), compiled(rewards.mean), atol=1e-5)
 
 
 def test_doubts_are_probabilities_of_own_effects_that_are_worth_a_remark(past: Past) -> None:
     hypothesis = Hypothesis("own", own=1.0)
     rewards = believed(sure_of_actions(AdaptiveBelief(model_with(0), hypotheses=(hypothesis,))), past)
-    effect = np.asarray(rewards.mean()) - np.asarray(rewards.explained[0])
-    std, bound = np.sqrt(np.asarray(rewards.own_variance[0, 0])), 0.5 * np.sqrt(spread_of(model_with(0)))
+    effect = np.asarray(compiled(rewards.mean)) - np.asarray(rewards.explained)[0]
+    std, bound = np.sqrt(np.asarray(rewards.own_variance)[0, 0]), 0.5 * np.sqrt(spread_of(model_with(0)))
     expected = norm.sf(bound, effect, std) + norm.cdf(-bound, effect, std)
-    np.testing.assert_allclose(rewards.outlook().doubts, expected, atol=1e-5)
+    np.testing.assert_allclose(compiled(rewards.outlook).doubts, expected, atol=1e-5)
 
 
 def test_quantiles_are_where_the_distribution_function_of_the_mixture_says(past: Past) -> None:
-    outlook = mixed(past).outlook()
+    outlook = compiled(mixed(past).outlook)
     levels = np.array([0.025, 0.3, 0.975])
     found = quantiles(outlook, levels)
     weights, means, stds = (np.asarray(part, np.float64) for part in outlook[:3])
@@ -241,48 +247,50 @@ def test_quantiles_are_where_the_distribution_function_of_the_mixture_says(past:
         np.testing.assert_allclose(np.sum(weights * norm.cdf(row, means, stds), axis=0), level, atol=1e-6)
 
 
+def worth_trying(rewards: MixedRewards, horizon: float, without: tuple[int, ...] = ()) -> np.ndarray:
+    return np.asarray(compiled(rewards.worth_trying, ~np.isin(range(ACTIONS), without), np.array(horizon, np.float32)))
+
+
 def test_a_trial_is_worth_what_integration_says(past: Past) -> None:
     """One hypothesis, no change: the gain of a round is an integral over what the action may turn out to be."""
     belief = sure_of_actions(AdaptiveBelief(model_with(0), hypotheses=(Hypothesis("own", own=1.0),)))
     rewards = believed(belief, past)
-    everything = jnp.ones(ACTIONS, dtype=bool)
-    worth = np.asarray(rewards.worth_trying(everything, jnp.asarray(112.0)))
-    mean = np.asarray(rewards.mean())
+    worth, mean = worth_trying(rewards, 112.0), np.asarray(compiled(rewards.mean))
     order = np.argsort(-mean)
     for action in range(ACTIONS):
         rival = mean[order[1]] if action == order[0] else mean[order[0]]
         sign = -1 if action == order[0] else 1
-        variance = float(rewards.own_variance[0, 0, action])
+        variance = float(np.asarray(rewards.own_variance)[0, 0, action])
         ahead, reach = sign * (mean[action] - rival), np.sqrt(variance)
         gain, _ = quad(lambda y, a=ahead, s=reach: max(a + s * y, 0) * norm.pdf(y), -12, 12, limit=200)
-        plays = 1 + float(belief.reward_variance[action]) / variance
+        plays = 1 + float(np.asarray(belief.reward_variance)[action]) / variance
         assert worth[action] == pytest.approx((112 - ROUNDS) * gain / plays, rel=1e-3, abs=1e-4)
     # With an unknown horizon, as much is ahead as there was.
-    unknown = np.asarray(rewards.worth_trying(everything, jnp.asarray(jnp.inf)))
+    unknown = worth_trying(rewards, np.inf)
     np.testing.assert_allclose(unknown, worth * ROUNDS / (112 - ROUNDS), rtol=1e-5)
 
 
 def test_what_contexts_will_tell_is_not_worth_a_trial(past: Past) -> None:
     model = eqx.tree_at(lambda m: m.noise.leftover_variance, model_with(0), jnp.asarray(0.0))
     rewards = believed(AdaptiveBelief(model, doubt=0.0), past)
-    np.testing.assert_allclose(rewards.worth_trying(jnp.ones(ACTIONS, dtype=bool), jnp.asarray(1000.0)), 0, atol=1e-3)
+    np.testing.assert_allclose(worth_trying(rewards, 1000.0), 0, atol=1e-3)
 
 
 def test_only_allowed_actions_are_rivals(past: Past) -> None:
     rewards = mixed(past)
-    best = int(np.argmax(rewards.mean()))
-    allowed = jnp.ones(ACTIONS, dtype=bool).at[best].set(False)
-    with_all, without = (rewards.worth_trying(mask, jnp.asarray(100.0)) for mask in (jnp.ones_like(allowed), allowed))
-    rest = np.asarray(allowed)
-    assert np.all(np.asarray(without)[rest] >= np.asarray(with_all)[rest] - 1e-5)
+    best = int(np.argmax(compiled(rewards.mean)))
+    with_all, without = (worth_trying(rewards, 100.0, taken_out) for taken_out in ((), (best,)))
+    rest = np.arange(ACTIONS) != best
+    assert np.all(without[rest] >= with_all[rest] - 1e-5)
 
 
 def test_at_the_end_of_a_known_horizon_nothing_is_tried(past: Past) -> None:
     policy = adaptive(model_with(1), doubt=0.5, horizon=ROUNDS)
     state = seen_by(policy.belief, past)  # type: ignore[arg-type]
-    context = jnp.asarray(past.encodings[0], jnp.float32)
-    state, choice = policy.decide(jr.key(0), state, context, jnp.ones(ACTIONS, dtype=bool))
-    assert int(choice.action) == int(np.argmax(policy.rewards(state, context).mean()))
+    context = np.float32(past.encodings[0])
+    state, choice = compiled(policy.decide, jr.key(0), state, context, np.ones(ACTIONS, dtype=bool))
+    mean = compiled(lambda policy, *seen: policy.rewards(*seen).mean(), policy, state, context)
+    assert int(choice.action) == int(np.argmax(mean))
 
 
 @pytest.mark.parametrize("doubt", [-0.1, 1.5])

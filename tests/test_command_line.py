@@ -73,7 +73,8 @@ def folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = ("--instances", 60, "--test-instances", 80, "--length", 40, "--latent-dim", 2, "--actions", 4)
     output = in_a_process("simulate", "synthetic", "--out", "logs.parquet", *sizes, cwd=folder)
     assert "2,400 rows of 60 instances (40 each)" in output
-    output = in_a_process("fit", "logs.parquet", *COLUMNS, "--recipe", "contexts", "--out", "model", cwd=folder)
+    named = ("--recipe", "contexts", "--reward-model", "person")  # README compares more
+    output = in_a_process("fit", "logs.parquet", *COLUMNS, *named, "--out", "model", cwd=folder)
     assert "one step ahead, 12 test instances" in output
     assert "> contexts 2" in output  # what was typed, and no name of a class
     assert "PlainContexts" not in output

@@ -17,6 +17,7 @@ from ilb.models.latent import LatentModel
 from ilb.offline.ahead import predict_ahead
 from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.fit import choose_model
+from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.online.adaptive import adaptive
 from ilb.online.evidence import Evidence
 from ilb.online.latent import CalibratedBelief
@@ -95,7 +96,7 @@ def test_the_logs_tell_whether_people_change(small_world: SyntheticWorld) -> Non
     def memory_of(change: AbstractPerturbation | None) -> float:
         world = small_world if change is None else change.apply(jr.key(0), small_world)
         logs = record(jr.key(2), world, UniformLogging(5), 90, 30).logs
-        return choose_model(logs, recipe=NoEncoding()).candidate.memory
+        return choose_model(logs, recipe=NoEncoding(), reward=PersonRewardRecipe()).candidate.memory
 
     assert memory_of(None) == 1
     assert memory_of(Wandering(0.1)) < 1

@@ -35,8 +35,11 @@ def test_help_does_not_wait_for_jax() -> None:
 
 
 def test_names_are_loaded_when_they_are_asked_for() -> None:
-    before, after = run("import sys, ilb; print('jax' in sys.modules); ilb.fit; print('jax' in sys.modules)").split()
-    assert (before, after) == ("False", "True")
+    before, after = run("import sys, ilb; print('jax' in sys.modules); ilb.fit; print(*sys.modules)").splitlines()
+    assert before == "False"
+    assert "jax" in after.split()
+    # Half of the time to load what fits would go into these, which few fits need.
+    assert not {"sklearn", "pandas", "matplotlib", "scipy.stats"} & set(after.split())
 
 
 @pytest.mark.parametrize("name", PUBLIC)

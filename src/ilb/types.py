@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 Context = Float[Array, " d"]
@@ -67,6 +68,13 @@ def silent(done: int, total: int, value: float) -> None:
     """Report nothing."""
 
 
+def as_float32(numbers: Any) -> Float[Array, "..."]:
+    """Make an array of numbers that NumPy has; to convert them, JAX would compile a program for each shape."""
+    return jnp.asarray(np.asarray(numbers, np.float32), np.float32)
+
+
 def as_real(numbers: Any) -> Float[Array, "..."]:
     """Make an array of the usual type, also from integers: equal worlds and policies then share their compilations."""
+    if not isinstance(numbers, Array):
+        numbers = np.asarray(numbers, jnp.result_type(float))  # by JAX, a program would be compiled for each shape
     return jnp.asarray(numbers, float)

@@ -29,7 +29,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from ilb.estimates import Estimate
 from ilb_paper.players import ORACLE, Player
@@ -89,9 +89,7 @@ class Comparison(NamedTuple):
         """
         if not np.isfinite(self.standard_error) or self.freedom < 1 or self._too_few_worlds():
             return "undecided"
-        above, below = (
-            float(stats.t.ppf(1 - tail, self.freedom)) * self.standard_error for tail in (TAIL, TAIL / among)
-        )
+        above, below = (float(stdtrit(self.freedom, 1 - tail)) * self.standard_error for tail in (TAIL, TAIL / among))
         if self.difference > above and self._flips(1) <= TAIL:
             return "holds"
         if self.difference < -below and self._flips(-1) <= max(TAIL / among, 2.0 ** -min(len(self.worlds), ENUMERATED)):

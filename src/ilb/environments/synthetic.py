@@ -104,15 +104,21 @@ class SyntheticWorld(AbstractEnvironment):
 
     def oracle(self) -> LatentModel:
         """Give the true model: the inverse emission, the true rewards and the true variances."""
-        identity = jnp.eye(self.latent_dim)
-        noise = NoiseLevels(
-            encoding_covariance=self.noise.variance * identity,
-            population_mean=jnp.zeros(self.latent_dim),
-            population_covariance=self.latent_std**2 * identity,
-            reward_variance=jnp.full(self.actions, self.reward_std**2),
-            leftover_variance=jnp.asarray(0.0),
-        )
+        noise = _true_levels(self.noise.variance, self.latent_std, self.reward_std, self.latent_dim, self.actions)
         return LatentModel(InverseMixing(self.mixing), self.reward, noise)
+
+
+@eqx.filter_jit
+def _true_levels(
+    noise_variance: Float[Array, ""], latent_std: Float[Array, ""], reward_std: Float[Array, ""], n: int, actions: int
+) -> NoiseLevels:
+    return NoiseLevels(
+        encoding_covariance=noise_variance * jnp.eye(n),
+        population_mean=jnp.zeros(n),
+        population_covariance=latent_std**2 * jnp.eye(n),
+        reward_variance=jnp.full(actions, reward_std**2),
+        leftover_variance=jnp.asarray(0.0),
+    )
 
 
 RewardDraw = Callable[[PRNGKeyArray, int, int], RewardModel]

@@ -25,7 +25,7 @@ from ilb.live.slips import UsualRewards, way_of
 from ilb.logs import Schema
 from ilb.logs.labels import encode_label
 from ilb.online.policy import PROPENSITY_POINTS, AbstractPolicy, probability_best
-from ilb.types import Step
+from ilb.types import Step, as_real
 
 REFUSED = -1
 """Stands for the action of a decision that is none: a number behind it, or of the new state, is not finite."""
@@ -99,7 +99,7 @@ def widen(tree: PyTree) -> PyTree:
     >>> in_float64(widen)({"a": np.float32(0.5), "b": 3})["a"].dtype
     dtype('float64')
     """
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if eqx.is_inexact_array_like(leaf) else leaf, tree)
+    return jax.tree.map(lambda leaf: as_real(np.asarray(leaf)) if eqx.is_inexact_array_like(leaf) else leaf, tree)
 
 
 def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
@@ -165,6 +165,18 @@ def compile_programs(policy_packing: Packing, state_packing: Packing) -> Program
     return Programs(*(in_float64(jax.jit(call)) for call in (decide, many, learn)))
 
 
+@lru_cache
+def layout_of_outlook(policy_packing: Packing, state_packing: Packing, width: int) -> Packing:
+    """Find the layout of what `decide` says last; to trace a belief takes longer than to decide, so it is done once."""
+
+    def look(policy_vector: Vector, state_vector: Vector, context: Float[Array, " d"]) -> PyTree:
+        policy: AbstractPolicy = unpack(policy_packing, policy_vector)
+        return policy.rewards(unpack(state_packing, state_vector), context).outlook()
+
+    sizes = (sum(int(np.prod(shape)) for shape in packing.shapes) for packing in (policy_packing, state_packing))
+    return packing_of(eqx.filter_eval_shape(look, *(as_real(np.zeros(size)) for size in (*sizes, width))))
+
+
 def structure_of(node: Any) -> Any:
     """Say what a tree is made of: the names of its classes, their static words and numbers, the shapes of its arrays.
 
@@ -198,11 +210,10 @@ class BoundPolicy:
         self.usual = usual
         self.tell_far = way_of(far)
         # By NumPy, which compiles nothing: a program that decides once shall start quickly.
-        self.start, self.vector = _laid_out(start), jnp.asarray(_laid_out(policy))
+        self.start, self.vector = _laid_out(start), as_real(_laid_out(policy))
         self.says = policy.says
-        nowhere = jnp.zeros(schema.width)
-        self.outlook = packing_of(eqx.filter_eval_shape(lambda: policy.rewards(start, nowhere).outlook()))
         self.packings = packing_of(policy), packing_of(start)
+        self.outlook = layout_of_outlook(*self.packings, schema.width)
         self.programs = compile_programs(*self.packings)
         layout = json.dumps([schema.to_json(), structure_of(start), structure_of(policy)], sort_keys=True)
         self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from ilb.errors import DecisionError
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
+from ilb.types import as_real
 
 HORIZON = 2000
 """Rounds that mUCB plans for where nothing else is said: those of the paper's figures."""
@@ -37,7 +38,7 @@ class ContextRegression(eqx.Module):
     def on_no_rows(actions: int, context_dim: int, ridge: float = 1.0) -> ContextRegression:
         """Know only the ridge."""
         return ContextRegression(
-            jnp.tile(ridge * jnp.eye(context_dim), (actions, 1, 1)), jnp.zeros((actions, context_dim))
+            as_real(np.tile(ridge * np.eye(context_dim), (actions, 1, 1))), as_real(np.zeros((actions, context_dim)))
         )
 
 

@@ -21,7 +21,7 @@ from ilb.html import html_block, html_table, html_text
 from ilb.logs import Logs, Schema
 from ilb.models.moments import AbstractMoment, ScaledMoment
 from ilb.networks import ComposedEncoder, scale_columns, storable
-from ilb.types import Encoder, RewardModel
+from ilb.types import Encoder, RewardModel, as_real
 
 if TYPE_CHECKING:
     from ilb.drawing import ModelPlots
@@ -46,7 +46,7 @@ class LinearReward(eqx.Module):
     def known(cls, theta: Float[Array, "K n"], intercept: Float[Array, " K"]) -> LinearReward:
         """Make a reward model whose coefficients are the truth, without any uncertainty."""
         actions, dim = theta.shape
-        return cls(theta, intercept, jnp.zeros((actions, dim + 1, dim + 1)))
+        return cls(theta, intercept, as_real(np.zeros((actions, dim + 1, dim + 1))))
 
     def __call__(self, z: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.theta @ z + self.intercept
@@ -81,9 +81,9 @@ class NoiseLevels(eqx.Module):
     population_covariance: Float[Array, "p p"]
     reward_variance: Float[Array, " K"]
     leftover_variance: Float[Array, ""]
-    reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: jnp.zeros(0))
-    memory: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.ones(()))
-    misfits: Float[Array, " H"] = eqx.field(default_factory=lambda: jnp.zeros(0))
+    reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
+    memory: Float[Array, ""] = eqx.field(default_factory=lambda: as_real(1))
+    misfits: Float[Array, " H"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
 
 
 class CanonicalBasis(NamedTuple):

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as pack_arrays
@@ -259,7 +258,7 @@ def _put_together(part: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(part, list):
         return tuple(_put_together(item, f"{name}.{number}", arrays) for number, item in enumerate(part))
     if "array" in part:
-        return jnp.asarray(arrays[part["array"]])
+        return jax.device_put(arrays[part["array"]])
     if part["module"] not in STORABLE:
         raise ModelFileError(
             f"{name} is a {brief(part['module'])}, which this ILB does not know. Upgrade identifiable-latent-bandits, "

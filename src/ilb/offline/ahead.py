@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ilb.estimates import Estimate, r_squared, standard_error
 from ilb.logs import Logs
@@ -43,7 +43,7 @@ class Predictions(NamedTuple):
         """Give the bounds that hold so large a share of rewards; their shape is that of held-out people's."""
         tail = (1 - level) / 2
         if not len(self.quantiles):
-            low, high = np.asarray(norm.ppf([tail, 1 - tail]))
+            low, high = np.asarray(ndtri([tail, 1 - tail]))
         else:
             levels = (np.arange(len(self.quantiles)) + 0.5) / len(self.quantiles)
             low, high = np.interp([tail, 1 - tail], levels, self.quantiles)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ilb.logs import Logs
@@ -17,7 +16,7 @@ from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.recipe import RewardFit, RewardRecipe, RewardRows, RewardTask, reward_cells
 from ilb.offline.training import Keys, fit_keys
 from ilb.streams import Stream
-from ilb.types import Encoder, Report, silent
+from ilb.types import Encoder, Report, as_float32, silent
 
 
 def complete_model(
@@ -72,7 +71,7 @@ def measure(
 def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
     mean, covariance = fitted.population or scatter[1:]
     numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
-    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers))
+    return NoiseLevels(*map(as_float32, numbers))
 
 
 def train_encoders(
@@ -89,5 +88,4 @@ def train_encoders(
 
 def without_clock(encoder: Encoder, width: int) -> Encoder:
     """Let an encoder that never saw the time read contexts whose last column it is."""
-    kept = jnp.eye(width)[:, :-1]
-    return ComposedEncoder(Affine(kept, jnp.zeros(width - 1)), encoder)
+    return ComposedEncoder(Affine(as_float32(np.eye(width)[:, :-1]), as_float32(np.zeros(width - 1))), encoder)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
-from sklearn.mixture import GaussianMixture
 
 from ilb.errors import FitError
 from ilb.logs import Logs
@@ -37,6 +36,8 @@ def fit_states_on_encodings(model: LatentModel, logs: Logs, states: int, seed: i
 
     The variance of a reward given the state includes how far the instances of a state are from its centre.
     """
+    from sklearn.mixture import GaussianMixture  # slow to import, and few need it
+
     _check(logs, states)
     encodings = instance_means(encode_contexts(model.encoder, logs.context), logs.starts)
     shift, scale = encodings.mean(axis=0), np.maximum(encodings.std(axis=0), np.finfo(np.float32).tiny)

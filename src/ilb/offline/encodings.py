@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -26,7 +26,7 @@ def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> 
     for first in range(0, max(len(contexts), 1), CHUNK):
         piece = contexts[first : first + CHUNK]
         padded = np.pad(piece, ((0, min(CHUNK, padded_size(len(piece))) - len(piece)), (0, 0)))
-        pieces.append(np.asarray(encode_rows(encoder, jnp.asarray(padded)))[: len(piece)])
+        pieces.append(np.asarray(encode_rows(encoder, jax.device_put(padded)))[: len(piece)])
     return np.concatenate(pieces)
 
 

@@ -12,6 +12,7 @@ from scipy.linalg import eigh
 
 from ilb.logs import Logs
 from ilb.networks import Affine, scale_columns
+from ilb.types import as_float32
 
 VARIANCE_FLOOR = 1e-3
 """Directions (of columns scaled to variance 1) with less than this share of the largest variance are not blown up to
@@ -73,7 +74,7 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     mean, scale = measure_columns(contexts, ROUNDING)
     variances, directions = correlation_axes(contexts, scale, MOST_AXES)
     matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
-    return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
+    return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 
 
 def apply_scaling(scaling: Affine, logs: Logs) -> Float32[np.ndarray, "rows d"]:

@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
-from sklearn.decomposition import FastICA
-from sklearn.exceptions import ConvergenceWarning
 
 from ilb.errors import IlbWarning
 from ilb.estimates import Estimate, jackknife, jackknife_sums, r_squared
@@ -58,6 +56,9 @@ def mean_correlation(
     With Gaussian latent states the rotation is not identifiable, and even the truth scores well below 1; read it beside
     `affine_correlation`, which asks what Theorem id_latent promises.
     """
+    from sklearn.decomposition import FastICA  # slow to import, and few need it
+    from sklearn.exceptions import ConvergenceWarning
+
     # A coordinate that is constant, or made of others, is no source; a latent without a source counts as not found.
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(training_encodings, rowvar=False)))
     free = directions[:, variances > 1e-9 * variances[-1]]

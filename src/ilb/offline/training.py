@@ -133,7 +133,7 @@ class Minimised(NamedTuple):
         params = jax.tree.map(np.asarray, self.params)
         return [
             Minimised(
-                jax.tree.map(lambda leaf, run=run: jnp.asarray(leaf[run]), params),
+                jax.tree.map(lambda leaf, run=run: jax.device_put(leaf[run]), params),
                 LossCurve(step, training[run], validation[run]),
                 int(best_step),
                 self.interrupted,
@@ -354,7 +354,7 @@ def split_each(keys: Keys, number: int) -> list[Keys]:
 
 def stack(trees: Sequence[Tree]) -> Tree:
     """Stack the trees of many runs along a new leading axis; in NumPy, for nothing need be compiled for that."""
-    stacked: Tree = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+    stacked: Tree = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *trees)
     return stacked
 
 

@@ -34,7 +34,7 @@ from ilb.online.cholesky import cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, linear_reward
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
-from ilb.types import Allowed, Values, as_real
+from ilb.types import Allowed, Values, as_float32, as_real
 
 CHANGE = 1.0
 r"""$\Delta$: how much an action may have changed since the logs, in units of the spread of expected rewards."""
@@ -191,15 +191,14 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         self._says = tuple(hypothesis.says for hypothesis in hypotheses)
         prior = prior_weights(doubt, hypotheses, np.asarray(model.noise.misfits, np.float64))
         with np.errstate(divide="ignore"):
-            self.log_prior = jnp.asarray(np.log(prior), jnp.float32)
-        self.change_probability = jnp.asarray(doubt / 10, jnp.float32)
+            self.log_prior = as_float32(np.log(prior))
+        self.change_probability = as_float32(doubt / 10)
         spread = expected_spread(Calibration.of(model, linear_reward(model)))
         self.noticeable = as_real(NOTICEABLE * np.sqrt(spread))
-        wider, bias, own, relevance = (
-            jnp.array([float(hypothesis[field]) for hypothesis in hypotheses]) for field in (1, 2, 3, 4)
-        )
-        sound = self.own_variance[None] + (own**2 * spread)[:, None]
-        self.scales = _Scales(wider, bias, relevance, jnp.stack([sound, sound + CHANGE**2 * spread], axis=1))
+        wider, bias, own, relevance = np.array([hypothesis[1:] for hypothesis in hypotheses], np.float32).T
+        sound = np.asarray(self.own_variance)[None] + (own**2 * spread)[:, None]
+        own_variance = np.stack([sound, sound + CHANGE**2 * spread], axis=1)
+        self.scales = _Scales(*map(as_float32, (wider, bias, relevance, own_variance)))
 
     @property
     def says(self) -> tuple[str, ...]:

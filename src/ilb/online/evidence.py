@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ilb.types import Step
+from ilb.types import Step, as_real
 
 FORGOTTEN = 1e-6
 """What has faded to so little counts as nothing."""
@@ -28,7 +29,7 @@ class RewardSums(NamedTuple):
     @staticmethod
     def none(actions: int) -> RewardSums:
         """Start with nothing."""
-        return RewardSums(jnp.zeros(actions), jnp.zeros(actions))
+        return RewardSums(as_real(np.zeros(actions)), as_real(np.zeros(actions)))
 
     def add(self, step: Step) -> RewardSums:
         """Count a reward for the action that earned it."""
@@ -60,7 +61,7 @@ class Evidence(NamedTuple):
     @staticmethod
     def none(latent_dim: int, actions: int) -> Evidence:
         """Start with nothing."""
-        return Evidence(jnp.asarray(0.0), jnp.zeros(latent_dim), RewardSums.none(actions), jnp.asarray(0.0))
+        return Evidence(as_real(0), as_real(np.zeros(latent_dim)), RewardSums.none(actions), as_real(0))
 
     def fade(self, memory: Float[Array, ""]) -> Evidence:
         """Let all that was count for so much of what it did."""

@@ -29,7 +29,7 @@ from ilb.networks import Affine
 from ilb.online.cholesky import add_outer, cholesky, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
 from ilb.online.policy import AbstractBelief, AbstractRewards, Outlook
-from ilb.types import Allowed, Context, RewardModel, Step, Values
+from ilb.types import Allowed, Context, RewardModel, Step, Values, as_float32
 
 
 class LatentRewards(AbstractRewards):
@@ -196,7 +196,7 @@ class AbstractMeasuredBelief(AbstractLatentBelief):
     own_variance: Float[Array, " K"]
 
     def __init__(self, model: LatentModel) -> None:
-        numbers = (jnp.asarray(part, jnp.float32) for part in Calibration.of(model, linear_reward(model)))
+        numbers = map(as_float32, Calibration.of(model, linear_reward(model)))
         matrix, shift, theta, intercept, self.prior_precision, self.reward_variance, self.own_variance = numbers
         self.model = model.bare()
         self.to_basis = Affine(matrix, shift)

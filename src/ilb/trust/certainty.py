@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from ilb.offline.ahead import mean_by_person, moment_effects
 from ilb.trust.beliefs import believe
@@ -90,7 +90,7 @@ def check_probabilities(held: HeldOut) -> Check:
         variance = np.asarray(part.model.noise.reward_variance, np.float64)[action] / rows
         expected, doubt = belief.difference(who[first], action[first], action[second])
         spread = np.sqrt(doubt + variance[first] + variance[second])
-        chance = norm.cdf(np.abs(expected) / np.maximum(spread, 1e-12))
+        chance = ndtr(np.abs(expected) / np.maximum(spread, 1e-12))
         stated.append(chance)
         right.append(came_true(mean[first] - mean[second], expected))
         person.append(part.people[who[first]])

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.linear_model import LogisticRegression
 
 from ilb.logs.messages import brief
 from ilb.trust.beliefs import believe
@@ -90,6 +89,8 @@ def _propensities(held: HeldOut) -> _Propensities:
     played = np.unique(action)
     if len(played) < 2 or not features.shape[1]:
         return _Propensities(np.ones((logs.instances, len(played))) / max(len(played), 1), played, 1.0)
+    from sklearn.linear_model import LogisticRegression  # slow to import, and few need it
+
     model = LogisticRegression(max_iter=300).fit(features[logs.instance[rows]], action)
     chances = np.asarray(model.predict_proba(features))
     column = np.searchsorted(played, action)

@@ -173,7 +173,7 @@ def match(
     pieces = []
     for first in range(0, count, size):
         index = np.minimum(np.arange(first, first + size), count - 1)
-        chunk = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), people)
+        chunk = jax.tree.map(lambda leaf, index=index: jax.device_put(leaf[index]), people)
         matched = _match_chunk(key, policy, moment, jnp.asarray(rate, jnp.float32), chunk, horizon)
         pieces.append([np.asarray(part, np.float64)[: min(size, count - first)] for part in matched])
     return Matched(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))

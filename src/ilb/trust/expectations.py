@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -18,6 +17,7 @@ from ilb.online.evidence import Evidence, RewardSums
 from ilb.online.latent import CalibratedBelief
 from ilb.trust.beliefs import fading
 from ilb.trust.propensities import person_shares
+from ilb.types import as_float32
 
 MOST_LEVERAGE = 0.95
 """More than that and what all others say would be mostly rounding."""
@@ -68,7 +68,7 @@ def gather(belief: CalibratedBelief, logs: Logs) -> Evidence:
     shown = np.zeros((logs.instances, encodings.shape[1]))
     np.add.at(shown, logs.instance, weight[:, None] * encodings)
     seen = np.bincount(logs.instance, weight, logs.instances)
-    parts = (jnp.asarray(part, jnp.float32) for part in (seen, shown, pulls, sums, logs.lengths))
+    parts = map(as_float32, (seen, shown, pulls, sums, logs.lengths))
     rounds, encoding_sum, rewarded, reward_sum, elapsed = parts
     return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed)
 

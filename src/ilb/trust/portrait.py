@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward, canonical_basis
@@ -17,7 +17,7 @@ from ilb.trust.beliefs import Beliefs, believe
 MOST_DIRECTIONS, LEAST_SHARE = 3, 0.03
 """Directions that are told of, and the share of the differences between people that one must account for."""
 
-WIDTH = float(norm.ppf(0.975))
+WIDTH = float(ndtri(0.975))
 
 
 class Spread(NamedTuple):
@@ -97,7 +97,7 @@ def portray(model: LatentModel, logs: Logs) -> Portrait:
     beliefs = believe(model, logs, every, every)
     best, second = _first_two(beliefs.mean)
     lead, variance = beliefs.difference(np.arange(logs.instances), best, second)
-    sureness = norm.cdf(lead / np.sqrt(np.maximum(variance, 1e-24)))
+    sureness = ndtr(lead / np.sqrt(np.maximum(variance, 1e-24)))
     return Portrait(
         logs.instance_labels,
         beliefs.mean,

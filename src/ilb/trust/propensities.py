@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax
-from scipy.stats import chi2
 
 from ilb.errors import LogsError
 from ilb.logs import Logs
@@ -150,6 +149,8 @@ def _moment_offsets(
     start = np.zeros(shape).ravel()
     found = minimize(loss, start, jac=True, method="L-BFGS-B")
     gained = 2 * (loss(start)[0] - found.fun)
+    from scipy.stats import chi2  # slow to import, and few need it
+
     if gained < chi2.ppf(1 - MOST_OFTEN, shape[0] * (logs.actions - 1)):
         return None
     return np.asarray(offsets + deviation @ found.x.reshape(shape))

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
-from scipy.stats import binom
 
 from ilb.logs import Logs
 from ilb.models.moments import AbstractMoment
@@ -168,13 +167,15 @@ def replay(key: PRNGKeyArray, policy: AbstractPolicy, moment: AbstractMoment | N
     for first in range(0, count, size):
         # The last chunk is filled up with its first person, so that one program serves all chunks.
         index = np.minimum(np.arange(first, first + size), count - 1)
-        chunk = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), people)
+        chunk = jax.tree.map(lambda leaf, index=index: jax.device_put(leaf[index]), people)
         played = _replay_chunk(key, policy, moment, chunk)
         pieces.append([np.asarray(part)[: min(size, count - first)] for part in played])
     action, reward, observed, surprise, used = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     # Nothing that was done after a reward may weigh it: who logs may have reacted to it.
     place = np.take_along_axis(np.asarray(people.starts), action, axis=1) + used
     chances = np.take_along_axis(np.asarray(people.chances), np.minimum(place, people.chances.shape[1] - 1), axis=1)
+    from scipy.stats import binom  # slow to import, and few need it
+
     some_left = np.maximum(binom.sf(used, np.asarray(people.rounds)[:, None], chances), LEAST_CHANCE)
     rarity = (1 - some_left) / some_left
     return Replayed(action, reward.astype(np.float64), observed, surprise.astype(np.float64), rarity)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import norm, t
+from scipy.special import ndtr, stdtrit
 
 from ilb.estimates import Estimate, IntervalEstimate
 
@@ -39,7 +39,7 @@ class Resampling:
         if self.people < 2 or len(drawn) < 100 or not np.isfinite(value):
             return IntervalEstimate(Estimate(value, np.nan, self.people), -np.inf, np.inf, level)
         shrunk = self.people / (self.people - 1)
-        wider = norm.cdf(t.ppf((1 - level) / 2, self.people - 1) * np.sqrt(shrunk))
+        wider = ndtr(stdtrit(self.people - 1, (1 - level) / 2) * np.sqrt(shrunk))
         low, high = np.quantile(drawn, [wider, 1 - wider])
         error = float(drawn.std(ddof=1) * np.sqrt(shrunk))
         return IntervalEstimate(Estimate(value, error, self.people), float(low), float(high), level)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
@@ -87,7 +87,7 @@ def _follow(model: LatentModel, logs: Logs, portrait: Portrait, person: int, why
     ahead = 1.0
     if len(order) > 1:
         lead, variance = beliefs.difference(np.array([len(times) - 1]), order[:1], order[1:2])
-        ahead = float(norm.cdf(lead[0] / np.sqrt(max(variance[0], 1e-24))))
+        ahead = float(ndtr(lead[0] / np.sqrt(max(variance[0], 1e-24))))
     own = logs.select(np.array([person]))
     taken = tuple((int(row) + 1, int(own.action[row]), float(own.reward[row])) for row in np.flatnonzero(own.rewarded))
     return Story(portrait.people[person], why, times, beliefs.mean, beliefs.std, taken, ahead)

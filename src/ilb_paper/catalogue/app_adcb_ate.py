@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pyarrow as pa
-from scipy import stats
 
 from ilb.environments.adcb.patients import adcb_population
 from ilb.environments.adcb.world import REWARDS, adcb_reward
@@ -74,8 +73,10 @@ def _mixture() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _density(z: np.ndarray) -> np.ndarray:
+    from scipy.stats import norm  # slow to import, and only this figure needs it
+
     weights, means, stds = _mixture()
-    return np.asarray(stats.norm.pdf(z[:, None], means, stds) @ weights)
+    return np.asarray(norm.pdf(z[:, None], means, stds) @ weights)
 
 
 def _draw_states(results: Results) -> Exhibit:

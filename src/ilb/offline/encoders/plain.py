@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from ilb.logs import Logs
@@ -13,7 +12,7 @@ from ilb.networks import Affine, NoEncoder
 from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
 from ilb.offline.scaling import MOST_AXES, ROUNDING, correlation_axes, measure_columns
 from ilb.offline.training import Keys, LossCurve
-from ilb.types import Encoder, Report, silent
+from ilb.types import Encoder, Report, as_float32, silent
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class PlainContexts(EncoderRecipe):
             matrix = axes / scale[:, None]
         else:
             matrix = np.diag(1 / scale)
-        return Affine(jnp.asarray(matrix, jnp.float32), jnp.asarray(-mean @ matrix, jnp.float32))
+        return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 
 
 def _untrained(encoder: Encoder) -> TrainedEncoder:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 FOLDS = 3
@@ -48,6 +47,8 @@ class Boosting:
         person: Int[np.ndarray, " rows"],
     ) -> Boosted:
         """Fit on everyone, and beside that on some people to predict the others: in sample, trees know too much."""
+        import sklearn.ensemble  # noqa: F401  # slow, so not before it is needed, and loaded before its threads are limited
+
         # One thread: the same trees on any machine, and threads that wait for each other would burn time.
         with threadpool_limits(1, user_api="openmp"):
             return self._fit(np.concatenate([context, action[:, None]], axis=1).astype(np.float32), reward, person)
@@ -67,7 +68,9 @@ class Boosting:
                 foreseen[held] = self._train(features[others], reward[others]).predict(features[held])
         return Boosted(take_trees(self._train(features, reward), self.depth), foreseen)
 
-    def _train(self, features: np.ndarray, reward: np.ndarray) -> HistGradientBoostingRegressor:
+    def _train(self, features: np.ndarray, reward: np.ndarray) -> Any:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
         model = HistGradientBoostingRegressor(
             max_iter=self.trees,
             max_depth=self.depth,
@@ -83,7 +86,7 @@ class Boosting:
         return model.fit(features, reward)
 
 
-def take_trees(model: HistGradientBoostingRegressor, depth: int) -> Trees:
+def take_trees(model: Any, depth: int) -> Trees:
     """Write scikit-learn's trees as complete ones: a leaf above the last level is repeated below itself."""
     inner = 2**depth - 1
     predictors = [group[0].nodes for group in model._predictors]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -24,7 +23,7 @@ from ilb.offline.rewards.recipe import (
 )
 from ilb.offline.scaling import correlation_axes, measure_columns
 from ilb.offline.training import Keys
-from ilb.types import Report, silent
+from ilb.types import Report, as_float32, silent
 
 RARE_FACTOR = 5
 """An action with fewer rewards than this times its coefficients, or seen in fewer instances than twice its
@@ -100,9 +99,9 @@ def fit_linear_reward(
     back[dim, :dim] = -centre @ to_basis
     coefficients, covariance = coefficients @ back.T, back @ covariance @ back.T
     reward = LinearReward(
-        jnp.asarray(coefficients[:, :dim], jnp.float32),
-        jnp.asarray(coefficients[:, dim], jnp.float32),
-        jnp.asarray(covariance, jnp.float32),
+        as_float32(coefficients[:, :dim]),
+        as_float32(coefficients[:, dim]),
+        as_float32(covariance),
     )
     return RewardFit(reward, variance, leftover)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +19,7 @@ from ilb.offline.rewards.person_estimator import STEPS, TOLERANCE, PersonModelFi
 from ilb.offline.rewards.recipe import Population, RewardFit, RewardRecipe, RewardTask, warn_of_unseen_actions
 from ilb.offline.scaling import ROUNDING, measure_columns
 from ilb.offline.training import Keys
-from ilb.types import Report, silent
+from ilb.types import Report, as_float32, silent
 
 Moment = Literal["none", "linear", "boosted"]
 
@@ -211,7 +212,7 @@ def _complete(fitted: PersonModelFit, rows: _Rows, trees: Trees | None, axes: Fl
         coefficients = np.concatenate([np.zeros((len(coefficients), 1)), coefficients], axis=1)
         covariance = np.pad(covariance, ((0, 0), (1, 0), (1, 0)))
         mean, population, p = np.zeros(1), np.eye(1), 1
-    reward = LinearReward(*(jnp.asarray(x, jnp.float32) for x in (coefficients[:, :p], coefficients[:, p], covariance)))
+    reward = LinearReward(*map(as_float32, (coefficients[:, :p], coefficients[:, p], covariance)))
     variance, own = spread**2 * fitted.reward_variance, spread**2 * fitted.own_variance
     return RewardFit(reward, variance, own, population=Population(mean, population), moment=moment)
 
@@ -226,7 +227,7 @@ def _moment(effects: Float[np.ndarray, "K d"], scale: _Scale, trees: Trees | Non
     threshold = trees.threshold * width[trees.column] + centre[trees.column]
     return BoostedMoment(
         affine,
-        jnp.asarray(trees.column),
-        jnp.asarray(threshold, jnp.float32),
-        jnp.asarray(spread * trees.value, jnp.float32),
+        jax.device_put(trees.column),
+        as_float32(threshold),
+        as_float32(spread * trees.value),
     )
