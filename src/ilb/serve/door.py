@@ -73,7 +73,7 @@ class Door:
             await send_problem(_too_large(), send_with_headers)
             return
         began = time.perf_counter()
-        await self._app(scope, _replay(body, receive), send_with_headers)
+        await self._app(scope, replay(body, receive), send_with_headers)
         # The template of the route, for the path itself names people.
         route = getattr(scope.get("route"), "path", "none")
         self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
@@ -153,17 +153,18 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Give a body that was read already as if it came now."""
     given = False
 
-    async def replay() -> Message:
+    async def again() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay
+    return again
 
 
 async def send_problem(problem: ProblemError, send: Any) -> None:

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from ilb.serve.metrics import Metrics
 from ilb.serve.problems import ProblemError, cannot_store
 from ilb.serve.store.store import StoreUnavailableError
 
@@ -20,11 +21,16 @@ def answer_refusals(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailableError, _unavailable)
 
 
+def refusal(problem: ProblemError, metrics: Metrics) -> Response:
+    """Count a problem, and give the answer that tells it."""
+    metrics.refused.labels(str(problem.status), problem.kind).inc()
+    headers = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    return Response(problem.text(), problem.status, headers, media_type="application/problem+json")
+
+
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    request.app.state.office.metrics.refused.labels(str(error.status), error.kind).inc()
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return Response(error.text(), error.status, headers, media_type="application/problem+json")
+    return refusal(error, request.app.state.office.metrics)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -70,6 +70,7 @@ class Service:
         self.seed = 0 if served is None else served.bandit.seed
         self.clock = clock
         self.watch: Callable[[Found, Event], None] = _unwatched
+        self.turned: Callable[[], None] = _untold
         self.failures: Counter[str] = Counter()
         self.last_failure: dict[str, str] = {}
         self._line = Line()
@@ -192,6 +193,7 @@ class Service:
             if batch:
                 with self._turn:
                     self._carry_out(batch)
+                self.turned()
             if stop and not self._line.has_deferred:
                 return
 
@@ -336,3 +338,7 @@ def _mistake(error: Exception) -> ProblemError:
 
 def _unwatched(found: Found, event: Event) -> None:
     del found, event
+
+
+def _untold() -> None:
+    """Tell nobody that a turn is over."""
