@@ -374,7 +374,7 @@ def test_an_erased_person_begins_anew(client: TestClient, service: Service) -> N
     assert "anna" not in client.get("/v1/status").text
 
 
-@pytest.mark.parametrize(("method", "calls"), [("about", 1), ("heads", 1), ("about", 2), ("append", 1)])
+@pytest.mark.parametrize(("method", "calls"), [("whose", 1), ("heads", 1), ("about", 1), ("append", 1)])
 def test_of_two_servers_that_are_told_different_outcomes_one_refuses(
     client: TestClient, service: Service, served: ServedModel, method: str, calls: int
 ) -> None:

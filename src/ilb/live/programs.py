@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, wraps
@@ -71,7 +72,7 @@ def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTr
     """
     leaves, first = [], 0
     for shape, kind in zip(packing.shapes, packing.types, strict=True):
-        last = first + int(np.prod(shape))
+        last = first + math.prod(shape)
         leaves.append(vector[first:last].reshape(shape).astype(kind))
         first = last
     return jax.tree.unflatten(packing.structure, leaves)

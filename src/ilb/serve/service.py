@@ -278,12 +278,12 @@ class Service:
 
     def _one_for_each_person(self, batch: Sequence[Waiting]) -> dict[str, Waiting]:
         """Find whom each operation is about; second ones for a person wait for the next turn."""
-        about = self._about(batch)
+        named = {one.operation.decision for one in batch if one.operation.decision is not None}
+        whose = self.store.whose(named) if named else {}
         first: dict[str, Waiting] = {}
         for waiting in batch:
             operation = waiting.operation
-            events = about.get(operation.decision or "", [])
-            person = operation.person if operation.person is not None else events[0].person if events else None
+            person = operation.person if operation.person is not None else whose.get(operation.decision or "")
             if person is None:
                 waiting.refuse(unknown_decision())
             elif person in first:
@@ -321,7 +321,7 @@ class Service:
             if verdict.failure is not None:
                 self._note("model", verdict.failure.cause)
             self.watch(one.found, entry.event)
-            question = one.waiting.operation.question(one.found)
+            question = None if self.staged is None else one.waiting.operation.question(one.found)
             if self.staged is not None and question is not None:
                 self.staged.play(question, entry.event.body["answer"]["action"])
         except Exception as error:
