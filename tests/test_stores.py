@@ -69,6 +69,7 @@ def test_what_is_appended_is_read_back_as_it_was_and_in_order(store: AbstractSto
     assert store.events_of("anna") == [events[0], events[2]]
     assert store.events_of("anna", after=1) == [events[2]]
     assert store.about(["d1", "d2", "no"]) == {"d1": [events[0], events[2]], "d2": [events[1]]}
+    assert store.whose(["d1", "d2", "no"]) == {"d1": "anna", "d2": "bo ' \" ; <b>é"}
     assert store.with_keys([("anna", "k1"), ("anna", "k2")]) == {("anna", "k1"): events[0]}
     assert store.heads(["anna", "nobody"]) == {"anna": Head(2, 1, AT)}
     assert [row.person for row in store.people()] == ["anna", "bo ' \" ; <b>é"]

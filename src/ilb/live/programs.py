@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 import equinox as eqx
@@ -100,7 +100,11 @@ def widen(tree: PyTree) -> PyTree:
     >>> in_float64(widen)({"a": np.float32(0.5), "b": 3})["a"].dtype
     dtype('float64')
     """
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if eqx.is_inexact_array_like(leaf) else leaf, tree)
+    kind = jnp.result_type(float)
+    # By NumPy, as JAX would compile a program for each shape.
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(np.asarray(leaf).astype(kind)) if eqx.is_inexact_array_like(leaf) else leaf, tree
+    )
 
 
 def instance_stream(seed: int, label: Hashable) -> tuple[int, int]:
@@ -201,13 +205,18 @@ class BoundPolicy:
         # By NumPy, which compiles nothing: a program that decides once shall start quickly.
         self.start, self.vector = _laid_out(start), jnp.asarray(_laid_out(policy))
         self.says = policy.says
-        nowhere = jnp.zeros(schema.width)
-        self.outlook = packing_of(eqx.filter_eval_shape(lambda: policy.rewards(start, nowhere).outlook()))
+        self._find_outlook = lambda: policy.rewards(start, jnp.zeros(schema.width)).outlook()
         self.packings = packing_of(policy), packing_of(start)
         self.programs = compile_programs(*self.packings)
         layout = json.dumps([schema.to_json(), structure_of(start), structure_of(policy)], sort_keys=True)
         self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]
         self._everything = np.ones(len(schema.actions), dtype=bool)
+
+    @cached_property
+    def outlook(self) -> Packing:
+        """How the belief behind a decision is laid out; it is traced for that, which takes as long as all else here."""
+        with jax.enable_x64():
+            return packing_of(eqx.filter_eval_shape(self._find_outlook))
 
     def _listed(self, labels: Any) -> list[Hashable]:
         """Give labels as a list; a lone label is meant as one, not as its letters."""

@@ -19,8 +19,8 @@ from ilb.serve.problems import ProblemError
 LARGEST_BODY = 256 * 1024
 LONGEST_PATH = 2048
 
-OPEN = re.compile(r"/(livez|readyz)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
-"""What answers without a key: whether it lives, and the pages, which ask browsers to sign in."""
+OPEN = re.compile(r"/(livez|readyz|problems)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
+"""What answers without a key: whether it lives, what problems mean, and the pages, which ask browsers to sign in."""
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
