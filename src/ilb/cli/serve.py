@@ -29,8 +29,7 @@ from ilb.errors import DecisionError, FileError, IlbError, IlbWarning
 from ilb.files import flush_to_disk, reason
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
+    from ilb.serve.door import Door
     from ilb.serve.keys import Keys
     from ilb.serve.names import ActionNames, Scalar
     from ilb.serve.people import ServedModel
@@ -77,7 +76,7 @@ class House:
         self._service: Service | None = None
         self.served: ServedModel | None = None
 
-    def open(self) -> FastAPI:
+    def open(self) -> Door:
         """Open everything, and begin to compile what decisions need."""
         from ilb.serve.api import make_app
         from ilb.serve.service import Service

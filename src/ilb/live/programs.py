@@ -73,7 +73,7 @@ def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTr
     leaves, first = [], 0
     for shape, kind in zip(packing.shapes, packing.types, strict=True):
         last = first + math.prod(shape)
-        leaves.append(vector[first:last].reshape(shape).astype(kind))
+        leaves.append(vector[first:last].reshape(shape).astype(kind, copy=False))
         first = last
     return jax.tree.unflatten(packing.structure, leaves)
 

@@ -41,7 +41,7 @@ def make_app(
     keys: Keys | None = None,
     label: Callable[[str], str] = lambda label: label,
     reader: AbstractStore | None = None,
-) -> FastAPI:
+) -> Door:
     """Make the application; without keys it answers on loopback only. `reader` is what the page reads the store by."""
     metrics = Metrics()
     service.watch = lambda found, event: metrics.watch(found, event, service.noise)
@@ -53,10 +53,9 @@ def make_app(
     app.state.routers = [router, reading.router, pages]
     for one in app.state.routers:
         app.include_router(one)
-    app.add_middleware(Express, office=office)
-    app.add_middleware(Door, keys=keys, metrics=metrics)
     answer_refusals(app)
-    return app
+    # In front of the framework, not among its middleware, which stands behind its telemetry.
+    return Door(Express(app, office=office), keys=keys, metrics=metrics, state=app.state)
 
 
 def _as_json(answer: Answer) -> Response:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.datastructures import State
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ilb.serve.keys import Keys, Role
@@ -43,9 +44,10 @@ HEADERS = [
 
 
 class Door:
-    """Lets requests in that carry a key, if keys are needed, and are of bearable size."""
+    """Lets requests in that carry a key, if keys are needed, and are of bearable size; `state` is the application's."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: Metrics, state: State) -> None:
+        self.state = state
         self._app = app
         self._keys = keys
         self._metrics = metrics
