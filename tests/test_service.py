@@ -27,6 +27,7 @@ from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs
 from ilb.serve.api import make_app
 from ilb.serve.deciding import Decide
+from ilb.serve.desk import Desk, Look
 from ilb.serve.events import tally_all
 from ilb.serve.explained import EXPLAINED
 from ilb.serve.front import Front
@@ -470,6 +471,27 @@ def test_what_was_refused_with_its_turn_is_not_done_in_the_next_one(
     assert [decide(f"p{number}", "k2").result(20).status for number in range(3)] == [201] * 3
     assert service.store.heads(["anna"]) == {}
     assert "service" not in service.failures
+
+
+def test_a_mistake_about_one_request_is_not_another_ones(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(client, "anna", "k0")
+    look_at = Desk.look_at
+
+    def stumble(desk: Desk, person: str, context: dict[str, Any]) -> Look:
+        if person == "anna":
+            raise KeyError(person)
+        return look_at(desk, person, context)
+
+    monkeypatch.setattr(Desk, "look_at", stumble)
+    with service._turn:  # the first begins a turn and waits here; the others are of the next one
+        service.submit(Decide("cleo", "k1", {"context": VISIT}))
+        time.sleep(0.1)
+        asked = [service.submit(Decide(person, "k1", {"context": VISIT})) for person in ("anna", "bo")]
+    with pytest.raises(ProblemError, match="KeyError"):
+        asked[0].result(30)
+    assert asked[1].result(30).status == 201
 
 
 def test_what_is_stored_is_answered_though_counting_it_fails(client: TestClient, service: Service) -> None:

@@ -328,3 +328,20 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres | None) -> 
     assert store.append([Entry(decision("zoe", 1, "z1"))]) == [True]
     assert len(list(store.log())) == before + 1
     store.close()
+
+
+def test_a_database_whose_tables_are_taken_away_cannot_be_used_now(postgres: Postgres | None) -> None:
+    if postgres is None:
+        pytest.skip("there is no PostgreSQL (initdb, pg_ctl)")
+    import psycopg
+
+    store = open_store(postgres.address)
+    with psycopg.connect(postgres.address, autocommit=True) as other:
+        other.execute("ALTER TABLE people RENAME TO elsewhere")
+        try:
+            with pytest.raises(StoreUnavailableError, match="can't be used now"):
+                store.heads(["anna"])
+        finally:
+            other.execute("ALTER TABLE elsewhere RENAME TO people")
+    assert store.heads(["nobody"]) == {}
+    store.close()

@@ -270,6 +270,10 @@ class Service:
             except ProblemError as problem:
                 waiting.refuse(problem)
                 continue
+            except Exception as error:  # its failure is its own
+                self._note("service", type(error).__name__)
+                waiting.refuse(_mistake(error))
+                continue
             if answer is None:
                 ready.append(Ready(waiting, found))
             else:

@@ -65,6 +65,7 @@ class PostgresStore(AbstractStore):
         self.address = _without_password(address)
         self._address = address
         self._read_only = read_only
+        self._is_store = False
         self._pool = Pool(self._connect, _close)
         if not read_only:
             script = Path(__file__).with_name("postgres-001.sql").read_text(encoding="utf-8")
@@ -76,6 +77,7 @@ class PostgresStore(AbstractStore):
             (version,) = reader.execute("SELECT MAX(number) FROM versions").fetchone() or (None,)
         if version != VERSION:
             raise FileError(f"the database is a store of version {version}; expected {VERSION}. Upgrade.")
+        self._is_store = True
 
     def _connect(self) -> Connection:
         given: dict[str, Any] = {**CONNECTING, **conninfo_to_dict(self._address)}
@@ -91,9 +93,9 @@ class PostgresStore(AbstractStore):
         try:
             with self._pool.lend() as connection:
                 yield connection
-        except psycopg.errors.UndefinedTable as error:
-            raise FileError(f"{self.address} is no store yet; `ilb serve` makes one.") from error
         except psycopg.Error as error:
+            if isinstance(error, psycopg.errors.UndefinedTable) and not self._is_store:
+                raise FileError(f"{self.address} is no store yet; `ilb serve` makes one.") from error
             self._pool.clear()  # if the database was away, so it was for all of them
             said = " ".join(str(error).split())[:200]
             raise StoreUnavailableError(f"the database can't be used now: {said}.") from error
