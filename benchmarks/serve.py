@@ -28,7 +28,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -92,20 +91,22 @@ class Server:
         )
         if largest_file is not None:
             self.limit_files(largest_file)
+        while not self._answers("/livez") and self.process.poll() is None:
+            time.sleep(0.02)
+        self.answered_after = time.monotonic() - began
         assert self.process.stdout is not None
         said = [self.process.stdout.readline() for _ in range(3)]
         assert "answers at" in said[0], f"the server said {said}"
         self.started_after = time.monotonic() - began
         self.start_cpu, _ = self.usage()
-        while not self._is_ready():
+        while not self._answers("/readyz"):  # all is compiled; it listens before that, and then decisions wait
             time.sleep(0.05)
         self.ready_after, (self.ready_cpu, _) = time.monotonic() - began, self.usage()
 
-    def _is_ready(self) -> bool:
-        """Whether all is compiled; it listens before that, and then decisions wait."""
+    def _answers(self, path: str) -> bool:
         try:
-            return bool(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=30).status == 200)
-        except urllib.error.HTTPError:
+            return bool(urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30).status == 200)
+        except OSError:  # it says no, or does not listen yet
             return False
 
     def limit_files(self, largest: int) -> None:
@@ -262,6 +263,7 @@ def load(model: Path, folder: Path, chosen: argparse.Namespace) -> dict[str, Any
         "server_cpu_ms_a_round": round(1e3 * (used - before) / max(1, counted["outcomes"]), 2),
         "clients_cpu_ms_a_round": round(1e3 * own / max(1, counted["outcomes"]), 2),
         "server_memory_mb": round(memory),
+        "answered_after_s": round(server.answered_after, 1),
         "started_after_s": round(server.started_after, 1),
         "start_cpu_s": round(server.start_cpu, 1),
         "ready_after_s": round(server.ready_after, 1),
@@ -372,6 +374,7 @@ def many(model: Path, folder: Path, chosen: argparse.Namespace) -> dict[str, Any
         "people": chosen.people,
         "events_each": 20,
         "file_mb": round((folder / "ilb.db").stat().st_size / 1e6),
+        "answered_after_s": round(server.answered_after, 1),
         "started_after_s": round(server.started_after, 1),
         "start_cpu_s": round(server.start_cpu, 1),
         "ready_after_s": round(server.ready_after, 1),

@@ -1,12 +1,14 @@
 """The service as a program meets it: over HTTP, with a real store and a real model."""
 
+import asyncio
 import hmac
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
@@ -18,15 +20,21 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
+import ilb.serve.problems
 from ilb.cli.serve import label_hasher
 from ilb.errors import IlbError
 from ilb.live.bandit import LiveBandit
 from ilb.logs import Logs
 from ilb.serve.api import make_app
 from ilb.serve.deciding import Decide
+from ilb.serve.desk import Desk, Look
 from ilb.serve.events import tally_all
-from ilb.serve.keys import Keys, Role, new_key
+from ilb.serve.explained import EXPLAINED
+from ilb.serve.front import Front
+from ilb.serve.keys import Key, Keys, Role, new_key
+from ilb.serve.operations import Answer
 from ilb.serve.people import ServedModel, catch_up, fold
+from ilb.serve.postbox import Postbox
 from ilb.serve.problems import ProblemError
 from ilb.serve.service import Service
 from ilb.serve.store import open_store
@@ -374,7 +382,7 @@ def test_an_erased_person_begins_anew(client: TestClient, service: Service) -> N
     assert "anna" not in client.get("/v1/status").text
 
 
-@pytest.mark.parametrize(("method", "calls"), [("about", 1), ("heads", 1), ("about", 2), ("append", 1)])
+@pytest.mark.parametrize(("method", "calls"), [("whose", 1), ("heads", 1), ("about", 1), ("append", 1)])
 def test_of_two_servers_that_are_told_different_outcomes_one_refuses(
     client: TestClient, service: Service, served: ServedModel, method: str, calls: int
 ) -> None:
@@ -463,6 +471,27 @@ def test_what_was_refused_with_its_turn_is_not_done_in_the_next_one(
     assert [decide(f"p{number}", "k2").result(20).status for number in range(3)] == [201] * 3
     assert service.store.heads(["anna"]) == {}
     assert "service" not in service.failures
+
+
+def test_a_mistake_about_one_request_is_not_another_ones(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(client, "anna", "k0")
+    look_at = Desk.look_at
+
+    def stumble(desk: Desk, person: str, context: dict[str, Any]) -> Look:
+        if person == "anna":
+            raise KeyError(person)
+        return look_at(desk, person, context)
+
+    monkeypatch.setattr(Desk, "look_at", stumble)
+    with service._turn:  # the first begins a turn and waits here; the others are of the next one
+        service.submit(Decide("cleo", "k1", {"context": VISIT}))
+        time.sleep(0.1)
+        asked = [service.submit(Decide(person, "k1", {"context": VISIT})) for person in ("anna", "bo")]
+    with pytest.raises(ProblemError, match="KeyError"):
+        asked[0].result(30)
+    assert asked[1].result(30).status == 201
 
 
 def test_what_is_stored_is_answered_though_counting_it_fails(client: TestClient, service: Service) -> None:
@@ -631,6 +660,162 @@ def test_hostile_bodies_are_refused_in_words(client: TestClient, service: Servic
     assert answer.headers["content-type"] == "application/problem+json"
     assert len(answer.json()["detail"]) > 20
     assert service.store.counts()["people"] == 0
+
+
+ODD: list[dict[str, Any]] = [
+    {"json": {"context": VISIT}},
+    {"json": {"context": VISIT}, "headers": {"Idempotency-Key": "with space"}},
+    {"json": {"context": VISIT}, "headers": [("Idempotency-Key", "b c"), ("Idempotency-Key", "a")]},
+    {"json": {"context": VISIT}, "headers": {"Idempotency-Key": "k", "Content-Type": "text/plain"}},
+    {"content": b'{"context": {}}', "headers": {"Idempotency-Key": "k"}},
+    {"content": b'{"context": ' + b"9" * 5000 + b"}", "headers": {"Content-Type": "application/json"}},
+    {"json": {"context": {"pain": 1}}, "headers": {"Idempotency-Key": "k"}},
+    {"json": {"context": VISIT, "mode": "apprentice"}, "headers": {"Idempotency-Key": "k"}},
+    {"json": {"reward": 1, "unknown": 2}},
+    {"json": {"reward": "much"}},
+    {"json": {"reward": 1, "supersedes": 2, "why": "typo"}},
+    {"json": {"why": "bored"}},
+]
+
+
+@pytest.mark.parametrize("asked", ODD)
+@pytest.mark.parametrize(
+    ("method", "address"),
+    [
+        ("POST", "/v1/people/anna/decisions"),
+        ("POST", "/v1/people//decisions"),
+        ("POST", f"/v1/people/{'x' * 201}/decisions"),
+        ("POST", "/v1/people/a%00b/observations"),
+        ("POST", f"/v1/decisions/{'0' * 24}/outcome"),
+        ("PUT", f"/v1/decisions/{'0' * 24}/outcome"),
+        ("POST", f"/v1/decisions/{'0' * 65}/void"),
+        ("DELETE", f"/v1/decisions/{'0' * 24}/outcome"),
+    ],
+)
+def test_what_is_refused_is_refused_alike_whether_or_not_the_framework_is_passed_by(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, method: str, address: str, asked: dict[str, Any]
+) -> None:
+    quick = client.request(method, address, **asked)
+    monkeypatch.setattr("ilb.serve.express.LANES", {})
+    slow = client.request(method, address, **asked)
+    assert quick.status_code >= 400
+    assert (quick.status_code, quick.content) == (slow.status_code, slow.content)
+    assert quick.headers == slow.headers
+
+
+def test_what_is_in_order_is_answered_alike_whether_or_not_the_framework_is_passed_by(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def live_through(person: str) -> list[Any]:
+        decided = ask(client, person, allowed=["A", "B"], tags={"ward": "3"})
+        name = decided.json()["decision_id"]
+        told = tell(client, name, reward=1.5, observed_at="2026-01-02T03:04:05+01:00")
+        correction = {"reward": 1, "supersedes": told.json()["event"], "why": "typo"}
+        corrected = client.put(f"/v1/decisions/{name}/outcome", json=correction)
+        voided = client.post(f"/v1/decisions/{ask(client, person, 'k2').json()['decision_id']}/void", json={})
+        seen = client.post(
+            f"/v1/people/{person}/observations", json={"context": VISIT}, headers={"Idempotency-Key": "k3"}
+        )
+        answers = [decided, told, corrected, voided, seen, ask(client, person, dry_run=True, key="k4")]
+        fixed = ("decision_id", "decided_at", "recorded_at", "propensities", "propensity", "action", "would", "reason")
+        return [
+            (
+                answer.status_code,
+                list(answer.headers),
+                list(answer.json()),
+                {name: value for name, value in answer.json().items() if name not in fixed},
+            )
+            for answer in answers
+        ]
+
+    quick = live_through("anna")
+    monkeypatch.setattr("ilb.serve.express.LANES", {})
+    assert quick == live_through("bo")
+
+
+def test_all_fields_that_are_missing_or_not_known_are_named_at_once(client: TestClient) -> None:
+    answer = client.put(f"/v1/decisions/{'0' * 24}/outcome", json={"reword": 1, "wy": "typo"})
+    for field in ("body.reward", "body.supersedes", "body.why", "body.reword", "body.wy"):
+        assert field in answer.json()["detail"]
+
+
+def test_every_kind_of_problem_is_explained_where_its_type_points_to(service: Service) -> None:
+    source = Path(ilb.serve.problems.__file__).parent
+    said = "".join(path.read_text() for path in source.rglob("*.py"))
+    kinds = set(re.findall(r'ProblemError\(\s*[^",]*,\s*"([a-z-]+)"', said)) | set(
+        re.findall(r"/problems#([a-z-]+)", said)
+    )
+    assert len(kinds) > 25
+    assert kinds == set(EXPLAINED)
+    _, line = new_key(Role.READ, "nurse")
+    keys = Keys([Key(Role.READ, line.split()[1], "nurse")])
+    page = open_client(make_app(service, keys=keys)).get("/problems")
+    assert page.status_code == 200
+    assert all(f'id="{kind}"' in page.text for kind in kinds)
+    assert "http://" not in page.text.replace("http://127.0.0.1", "")
+
+
+def test_an_answer_that_is_there_before_it_is_awaited_is_not_waited_for() -> None:
+    postbox, ready, refused = Postbox(), Future[Answer](), Future[Answer]()
+    ready.set_result(Answer(201, "{}"))
+    refused.set_exception(ProblemError(409, "voided", "no"))
+    assert asyncio.run(postbox.answer(ready)) == Answer(201, "{}")
+    with pytest.raises(ProblemError):
+        asyncio.run(postbox.answer(refused))
+    postbox.empty()  # both loops have ended, and nobody is disturbed by it
+
+
+def test_answers_of_a_turn_are_brought_when_it_is_over() -> None:
+    postbox, waiting = Postbox(), [Future[Answer]() for _ in range(3)]
+
+    def turn() -> None:
+        for number, one in enumerate(waiting):
+            one.set_result(Answer(201, str(number)))
+        postbox.empty()
+
+    async def await_all() -> list[Answer]:
+        asyncio.get_running_loop().call_later(0.05, threading.Thread(target=turn).start)
+        return await asyncio.gather(*map(postbox.answer, waiting))
+
+    assert [answer.text for answer in asyncio.run(await_all())] == ["0", "1", "2"]
+
+
+def test_the_front_says_that_it_lives_and_lets_others_wait_until_all_is_loaded(client: TestClient) -> None:
+    async def ask_front(front: Front, path: str) -> tuple[int, bytes]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        host = [(b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "GET", "path": path, "headers": host, "query_string": b"", "state": {}}
+        await front(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    async def start() -> None:
+        front = Front()
+        assert (await ask_front(front, "/livez"))[0] == 200
+        assert (await ask_front(front, "/readyz"))[0] == 503
+        waiting = asyncio.create_task(ask_front(front, "/v1/status"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        front.open(client.app)
+        status, text = await waiting
+        assert (status, json.loads(text)["status"]) == (200, "ok")
+
+    async def fail() -> None:
+        front = Front()
+        waiting = asyncio.create_task(ask_front(front, "/v1/status"))
+        await asyncio.sleep(0)
+        front.give_up()
+        status, text = await waiting
+        assert (status, json.loads(text)["type"]) == (503, "/problems#not-started")
+
+    asyncio.run(start())
+    asyncio.run(fail())
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_what_is_appended_is_read_back_as_it_was_and_in_order(store: AbstractSto
     assert store.events_of("anna") == [events[0], events[2]]
     assert store.events_of("anna", after=1) == [events[2]]
     assert store.about(["d1", "d2", "no"]) == {"d1": [events[0], events[2]], "d2": [events[1]]}
+    assert store.whose(["d1", "d2", "no"]) == {"d1": "anna", "d2": "bo ' \" ; <b>é"}
     assert store.with_keys([("anna", "k1"), ("anna", "k2")]) == {("anna", "k1"): events[0]}
     assert store.heads(["anna", "nobody"]) == {"anna": Head(2, 1, AT)}
     assert [row.person for row in store.people()] == ["anna", "bo ' \" ; <b>é"]
@@ -326,4 +327,21 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres | None) -> 
     postgres.start()
     assert store.append([Entry(decision("zoe", 1, "z1"))]) == [True]
     assert len(list(store.log())) == before + 1
+    store.close()
+
+
+def test_a_database_whose_tables_are_taken_away_cannot_be_used_now(postgres: Postgres | None) -> None:
+    if postgres is None:
+        pytest.skip("there is no PostgreSQL (initdb, pg_ctl)")
+    import psycopg
+
+    store = open_store(postgres.address)
+    with psycopg.connect(postgres.address, autocommit=True) as other:
+        other.execute("ALTER TABLE people RENAME TO elsewhere")
+        try:
+            with pytest.raises(StoreUnavailableError, match="can't be used now"):
+                store.heads(["anna"])
+        finally:
+            other.execute("ALTER TABLE elsewhere RENAME TO people")
+    assert store.heads(["nobody"]) == {}
     store.close()

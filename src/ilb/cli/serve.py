@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,15 +29,22 @@ from ilb.errors import DecisionError, FileError, IlbError, IlbWarning
 from ilb.files import flush_to_disk, reason
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
+    from ilb.serve.door import Door
+    from ilb.serve.keys import Keys
     from ilb.serve.names import ActionNames, Scalar
     from ilb.serve.people import ServedModel
     from ilb.serve.promotion import InCharge
+    from ilb.serve.service import Service
     from ilb.serve.store.store import AbstractStore
 
 SWITCH = 0.0005
 """Seconds until a thread lets others go on: with Python's 0.005, the one that answers waits for those that compute."""
+
+COLLECTING = (20_000, 20, 20)
+"""How many new objects make Python look for cycles, which hardly any request leaves; 700 by default."""
+
+EXTRA = ("fastapi", "jinja2", "prometheus_client", "uvicorn")
+"""What serving needs besides the library."""
 
 RECENT = 20
 """People whose saved states are compared with the log at every start."""
@@ -59,6 +67,47 @@ class Options:
     promote: bool
 
 
+class House:
+    """All that is opened to serve: the store, the model, and the service on them. Opening takes seconds."""
+
+    def __init__(self, options: Options, keys: Keys | None, label: Callable[[str], str]) -> None:
+        self._options, self._keys, self._label = options, keys, label
+        self._stores: list[AbstractStore] = []
+        self._service: Service | None = None
+        self.served: ServedModel | None = None
+
+    def open(self) -> Door:
+        """Open everything, and begin to compile what decisions need."""
+        from ilb.serve.api import make_app
+        from ilb.serve.service import Service
+        from ilb.serve.store import open_store
+
+        options = self._options
+        store = open_store(options.store)
+        self._stores.append(store)
+        reader = open_store(options.store, read_only=True)  # what people look at can't write, or wait for a writer
+        self._stores.append(reader)
+        charge = _take_charge(store, options)
+        declared = _declared(options.fallback, charge.names)
+        warnings.filterwarnings("ignore", category=IlbWarning)  # they name people; /v1/status and metrics count instead
+        service = Service(store, charge.served, charge.names, declared=declared, deadline=options.deadline)
+        self._service, self.served = service, charge.served
+        if charge.served is not None and charge.is_new:
+            service.record_model(charge.served, "promoted")
+        compiling = service.engine.warm_up()
+        if compiling is not None and charge.served is not None:
+            look = partial(_compare_recent, store, charge.served)
+            compiling.add_done_callback(lambda _: threading.Thread(target=look, daemon=True).start())
+        return make_app(service, keys=self._keys, label=self._label, reader=reader)
+
+    def close(self) -> None:
+        """Carry out what waits, and let go of everything."""
+        if self._service is not None:
+            self._service.close()
+        for store in reversed(self._stores):
+            store.close()
+
+
 def run_server(options: Options) -> None:
     """Serve until a signal says otherwise."""
     began = time.perf_counter()
@@ -67,39 +116,19 @@ def run_server(options: Options) -> None:
         raise IlbError(f"{options.host} can be reached from other machines, so keys are needed: `ilb key decide NAME`.")
     _keep_programs()
     sys.setswitchinterval(SWITCH)
-    from ilb.serve.api import make_app
     from ilb.serve.keys import Keys
-    from ilb.serve.service import Service
-    from ilb.serve.store import open_store
 
     keys = None if options.keys is None else Keys.read(options.keys)
-    label = label_hasher(options.hash_people)
+    house = House(options, keys, label_hasher(options.hash_people))
     listener = _listen(options.host, options.port)
-    store = open_store(options.store)
-    reader = None
+    port = listener.getsockname()[1]
     try:
-        reader = open_store(options.store, read_only=True)  # what people look at can't write, or wait for a writer
-        charge = _take_charge(store, options)
-        declared = _declared(options.fallback, charge.names)
-        warnings.filterwarnings("ignore", category=IlbWarning)  # they name people; /v1/status and metrics count instead
-        service = Service(store, charge.served, charge.names, declared=declared, deadline=options.deadline)
-        if charge.served is not None and charge.is_new:
-            service.record_model(charge.served, "promoted")
-        compiling = service.engine.warm_up()
-        if compiling is not None and charge.served is not None:
-            look = partial(_compare_recent, store, charge.served)
-            compiling.add_done_callback(lambda _: threading.Thread(target=look, daemon=True).start())
-        port = listener.getsockname()[1]
-        app = make_app(service, keys=keys, label=label, reader=reader)
         with suppress(KeyboardInterrupt):  # the server has ended in good order before it raises this
-            asyncio.run(_serve(app, listener, lambda: _announce(charge.served, options, port, began)))
-        service.close()
-        tell("Stopped; everything that was answered is stored.")
+            asyncio.run(_serve(house, listener, lambda: _announce(house.served, options, port, began)))
     finally:
         listener.close()
-        if reader is not None:
-            reader.close()
-        store.close()
+        house.close()
+    tell("Stopped; everything that was answered is stored.")
 
 
 def check(options: Options) -> int:
@@ -167,15 +196,11 @@ def add_key(role: str, name: str, file: Path) -> None:
 
 
 def _require_extra() -> None:
-    try:
-        import fastapi  # noqa: F401
-        import jinja2  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise IlbError(
-            f"serving needs {error.name}, which comes with the extra: pip install 'identifiable-latent-bandits[serve]'."
-        ) from error
+    for name in EXTRA:  # to import them all takes a second
+        if find_spec(name) is None:
+            raise IlbError(
+                f"serving needs {name}, which comes with the extra: pip install 'identifiable-latent-bandits[serve]'."
+            )
 
 
 def _keep_programs() -> None:
@@ -248,20 +273,31 @@ def _compare_recent(store: AbstractStore, served: ServedModel) -> None:
         tell("the newest states or decisions are not what the log says; run with --verify.", "Warning", "yellow")
 
 
-async def _serve(app: FastAPI, listener: socket.socket, announce: Callable[[], None]) -> None:
+async def _serve(house: House, listener: socket.socket, announce: Callable[[], None]) -> None:
+    """Listen at once, open the house meanwhile, and serve until a signal says otherwise."""
     import uvicorn
 
+    from ilb.serve.front import Front
+
+    front = Front()
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=10, server_header=False
+        front, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=10, server_header=False
     )
     server = uvicorn.Server(config)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server raises what it caught again when it has ended
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not (server.started or serving.done()):
-        await asyncio.sleep(0.01)
-    gc.collect()
-    gc.freeze()
-    announce()
+    try:
+        front.open(await asyncio.to_thread(house.open))
+    finally:
+        front.give_up()
+        if not front.is_open:
+            server.should_exit = True
+            await serving
+    if not serving.done():
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECTING)
+        announce()
     await serving
     signal.signal(signal.SIGTERM, before)
 

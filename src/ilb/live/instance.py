@@ -168,7 +168,7 @@ class LiveInstance:
         self._state = state
         self._pending[number] = Pending(row, action)
         self._seen += 1
-        summary, outlook = np.split(numbers[1:], [4 * len(mask)])
+        summary, outlook = numbers[1 : 1 + 4 * len(mask)], numbers[1 + 4 * len(mask) :]
         return explain(
             bound.schema.actions,
             bound.says,

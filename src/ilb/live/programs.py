@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 import equinox as eqx
@@ -71,8 +72,8 @@ def unpack(packing: Packing, vector: Float[Array | np.ndarray, " size"]) -> PyTr
     """
     leaves, first = [], 0
     for shape, kind in zip(packing.shapes, packing.types, strict=True):
-        last = first + int(np.prod(shape))
-        leaves.append(vector[first:last].reshape(shape).astype(kind))
+        last = first + math.prod(shape)
+        leaves.append(vector[first:last].reshape(shape).astype(kind, copy=False))
         first = last
     return jax.tree.unflatten(packing.structure, leaves)
 
@@ -213,11 +214,16 @@ class BoundPolicy:
         self.start, self.vector = _laid_out(start), as_real(_laid_out(policy))
         self.says = policy.says
         self.packings = packing_of(policy), packing_of(start)
-        self.outlook = layout_of_outlook(*self.packings, schema.width)
         self.programs = compile_programs(*self.packings)
         layout = json.dumps([schema.to_json(), structure_of(start), structure_of(policy)], sort_keys=True)
         self.fingerprint = hashlib.sha256(layout.encode() + np.asarray(self.vector).tobytes()).hexdigest()[:16]
         self._everything = np.ones(len(schema.actions), dtype=bool)
+
+    @cached_property
+    def outlook(self) -> Packing:
+        """How the belief behind a decision is laid out; it is traced for that, which takes as long as all else here."""
+        with jax.enable_x64():
+            return layout_of_outlook(*self.packings, self.schema.width)
 
     def _listed(self, labels: Any) -> list[Hashable]:
         """Give labels as a list; a lone label is meant as one, not as its letters."""

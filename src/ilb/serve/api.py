@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
-from ilb.serve import answers, reading
+from ilb.serve import answers, counter, reading
 from ilb.serve.bodies import CorrectionBody, DecisionBody, ObservationBody, OutcomeBody, VoidBody
-from ilb.serve.deciding import Decide
 from ilb.serve.door import Door
+from ilb.serve.express import Express
 from ilb.serve.keys import Keys, Role
 from ilb.serve.metrics import Metrics
-from ilb.serve.office import (
-    PROBLEMS,
-    DecisionId,
-    IdempotencyKey,
-    Office,
-    Person,
-    id_of,
-    key_of,
-    label_of,
-    office_of,
-)
-from ilb.serve.operations import AbstractOperation, Correct, Learn, Observe, Void
+from ilb.serve.office import PROBLEMS, DecisionId, IdempotencyKey, Office, Person, office_of
+from ilb.serve.operations import Answer
 from ilb.serve.page.routes import Pages, pages
-from ilb.serve.problems import ProblemError
+from ilb.serve.postbox import Postbox
 from ilb.serve.refusals import answer_refusals
 from ilb.serve.service import Service
 from ilb.serve.status import Health
@@ -52,23 +41,24 @@ def make_app(
     keys: Keys | None = None,
     label: Callable[[str], str] = lambda label: label,
     reader: AbstractStore | None = None,
-) -> FastAPI:
+) -> Door:
     """Make the application; without keys it answers on loopback only. `reader` is what the page reads the store by."""
     metrics = Metrics()
     service.watch = lambda found, event: metrics.watch(found, event, service.noise)
     app = FastAPI(title="ILB", version=__version__, description=ABOUT, redoc_url=None, docs_url=None)
-    office = app.state.office = Office(service, metrics, Health(service), label)
+    postbox = Postbox()
+    service.turned = postbox.empty
+    office = app.state.office = Office(service, metrics, Health(service), label, postbox)
     app.state.pages = Pages(service, reader or service.store, office.health, keys, label)
     app.state.routers = [router, reading.router, pages]
     for one in app.state.routers:
         app.include_router(one)
-    app.add_middleware(Door, keys=keys, metrics=metrics)
     answer_refusals(app)
-    return app
+    # In front of the framework, not among its middleware, which stands behind its telemetry.
+    return Door(Express(app, office=office), keys=keys, metrics=metrics, state=app.state)
 
 
-async def _carry_out(office: Office, operation: AbstractOperation) -> Response:
-    answer = await asyncio.wrap_future(office.service.submit(operation))
+def _as_json(answer: Answer) -> Response:
     return Response(answer.text, answer.status, media_type="application/json")
 
 
@@ -84,13 +74,7 @@ async def decide(request: Request, person: Person, body: DecisionBody, key: Idem
 
     201: decided now. 200: the same request came before, and these are the same bytes; or a dry run.
     """
-    office = office_of(request, Role.DECIDE)
-    asked = body.plain()
-    made, dry = asked.pop("made", None), bool(asked.pop("dry_run", False))
-    operation = Decide(label_of(office, person), key_of(key, needed=not dry), asked, made, dry)
-    answer = await _carry_out(office, operation)
-    office.metrics.far.inc(operation.look.is_far)
-    return answer
+    return _as_json(await counter.decide(office_of(request, Role.DECIDE), person, body, key))
 
 
 @router.post(
@@ -102,19 +86,7 @@ async def decide(request: Request, person: Person, body: DecisionBody, key: Idem
 )
 async def learn(request: Request, decision: DecisionId, body: OutcomeBody) -> Response:
     """Take in a reward. 201: new. 200: it was told before. 409: another one was told before."""
-    office = office_of(request, Role.DECIDE)
-    told = body.plain()
-    try:
-        operation = Learn(id_of(decision), float(body.reward), told.get("action"), told.get("observed_at"))
-        answer = await _carry_out(office, operation)
-    except ProblemError as problem:
-        kinds = {404: "unknown", 409: "conflict"}
-        if problem.status in kinds:
-            office.metrics.outcomes.labels(kinds[problem.status]).inc()
-        raise
-    if answer.status_code == 200:
-        office.metrics.outcomes.labels("repeat").inc()
-    return answer
+    return _as_json(await counter.learn(office_of(request, Role.DECIDE), decision, body))
 
 
 @router.put(
@@ -126,9 +98,7 @@ async def learn(request: Request, decision: DecisionId, body: OutcomeBody) -> Re
 )
 async def correct(request: Request, decision: DecisionId, body: CorrectionBody) -> Response:
     """Replace an outcome. The old one stays in the log; what was decided in between stays as it was decided."""
-    office = office_of(request, Role.DECIDE)
-    action = body.plain().get("action")
-    return await _carry_out(office, Correct(id_of(decision), float(body.reward), body.supersedes, body.why, action))
+    return _as_json(await counter.correct(office_of(request, Role.DECIDE), decision, body))
 
 
 @router.post(
@@ -140,7 +110,7 @@ async def correct(request: Request, decision: DecisionId, body: CorrectionBody) 
 )
 async def void(request: Request, decision: DecisionId, body: VoidBody) -> Response:
     """Not shown, not carried out, or withdrawn: no outcome is waited for, and nothing is learned but the context."""
-    return await _carry_out(office_of(request, Role.DECIDE), Void(id_of(decision), body.why))
+    return _as_json(await counter.void(office_of(request, Role.DECIDE), decision, body))
 
 
 @router.post(
@@ -152,8 +122,4 @@ async def void(request: Request, decision: DecisionId, body: VoidBody) -> Respon
 )
 async def observe(request: Request, person: Person, body: ObservationBody, key: IdempotencyKey = None) -> Response:
     """Take in a context without deciding anything."""
-    office = office_of(request, Role.DECIDE)
-    operation = Observe(label_of(office, person), key_of(key), body.plain())
-    answer = await _carry_out(office, operation)
-    office.metrics.far.inc(operation.look.is_far)
-    return answer
+    return _as_json(await counter.observe(office_of(request, Role.DECIDE), person, body, key))

@@ -60,11 +60,14 @@ class Decide(AbstractOperation):
         if self.dry:
             return Outcome(Answer(200, text))
         number = verdict.decision.number if verdict.decision is not None else None
-        body = {"request": request, "taken": request.get("taken"), "live_number": number, "answer": answer}
+        body = {"request": request, "taken": request.get("taken"), "live_number": number}
         if self.made is not None:
             body["made"] = self.made
-        event = Event(found.person, found.head.events + 1, Kind.DECISION, found.at, body, self.id, self.key)
-        return Outcome(Answer(201, text), Entry(event, verdict.state, found.head.began), verdict)
+        whole = f'{write_json(body)[:-1]},"answer":{text}}}'  # the answer is long, and was written already
+        event = Event(
+            found.person, found.head.events + 1, Kind.DECISION, found.at, {**body, "answer": answer}, self.id, self.key
+        )
+        return Outcome(Answer(201, text), Entry(event, verdict.state, found.head.began, whole), verdict)
 
     def _asked(self, found: Found) -> dict[str, Any]:
         return found.desk.named(self.request, is_done=self.made is not None)

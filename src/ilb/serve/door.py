@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.datastructures import State
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ilb.serve.keys import Keys, Role
@@ -19,8 +20,8 @@ from ilb.serve.problems import ProblemError
 LARGEST_BODY = 256 * 1024
 LONGEST_PATH = 2048
 
-OPEN = re.compile(r"/(livez|readyz)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
-"""What answers without a key: whether it lives, and the pages, which ask browsers to sign in."""
+OPEN = re.compile(r"/(livez|readyz|problems)?|/favicon\.ico|/static/.*|/(people|decisions|try|sign-in|sign-out)(/.*)?")
+"""What answers without a key: whether it lives, what problems mean, and the pages, which ask browsers to sign in."""
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -43,9 +44,10 @@ HEADERS = [
 
 
 class Door:
-    """Lets requests in that carry a key, if keys are needed, and are of bearable size."""
+    """Lets requests in that carry a key, if keys are needed, and are of bearable size; `state` is the application's."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: Metrics, state: State) -> None:
+        self.state = state
         self._app = app
         self._keys = keys
         self._metrics = metrics
@@ -54,7 +56,8 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        # The first of each name, as Starlette has it; looked at many times, so read once.
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -73,12 +76,12 @@ class Door:
             await send_problem(_too_large(), send_with_headers)
             return
         began = time.perf_counter()
-        await self._app(scope, _replay(body, receive), send_with_headers)
+        await self._app(scope, replay(body, receive), send_with_headers)
         # The template of the route, for the path itself names people.
         route = getattr(scope.get("route"), "path", "none")
         self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
 
-    def _role(self, scope: Scope, headers: Headers) -> Role | None:
+    def _role(self, scope: Scope, headers: Mapping[str, str]) -> Role | None:
         if self._keys is None:
             _require_this_machine(scope["method"], headers)
             return Role.ADMIN
@@ -89,7 +92,7 @@ class Door:
         return role
 
 
-def _require_this_machine(method: str, headers: Headers) -> None:
+def _require_this_machine(method: str, headers: Mapping[str, str]) -> None:
     """Without keys only this machine may ask: no proxy for others, and no web page that a browser happens to show."""
     if _host(headers.get("host", "")) not in LOOPBACK:
         raise ProblemError(
@@ -111,7 +114,7 @@ def _require_this_machine(method: str, headers: Headers) -> None:
         )
 
 
-def _is_foreign(headers: Headers) -> bool:
+def _is_foreign(headers: Mapping[str, str]) -> bool:
     """Whether a browser says that another site's page sends this; programs say neither, and are not meant."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
@@ -125,7 +128,7 @@ def _host(value: str) -> str:
     return value[1:].partition("]")[0] if value.startswith("[") else value.partition(":")[0].lower()
 
 
-def _require_size(scope: Scope, headers: Headers) -> None:
+def _require_size(scope: Scope, headers: Mapping[str, str]) -> None:
     if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_PATH:
         raise ProblemError(414, "too-long", f"The address is longer than {LONGEST_PATH} characters. Shorten the label.")
     length = headers.get("content-length", "0")
@@ -153,17 +156,18 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Give a body that was read already as if it came now."""
     given = False
 
-    async def replay() -> Message:
+    async def again() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay
+    return again
 
 
 async def send_problem(problem: ProblemError, send: Any) -> None:

@@ -13,9 +13,12 @@ from ilb.serve import answers
 from ilb.serve.bodies import LONGEST_LABEL
 from ilb.serve.keys import Role
 from ilb.serve.metrics import Metrics
+from ilb.serve.postbox import Postbox
 from ilb.serve.problems import ProblemError, unknown_decision
 from ilb.serve.service import Service
 from ilb.serve.status import Health
+
+LONGEST_ID = 64
 
 KEY = r"^[!-~]{1,200}$"
 ID = re.compile("[0-9a-f]{24}")
@@ -41,7 +44,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 Person = Annotated[
     str, Path(min_length=1, max_length=LONGEST_LABEL, description="The label of the person, without a slash.")
 ]
-DecisionId = Annotated[str, Path(max_length=64, description="The `decision_id` of an answer.")]
+DecisionId = Annotated[str, Path(max_length=LONGEST_ID, description="The `decision_id` of an answer.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -60,12 +63,17 @@ class Office:
     metrics: Metrics
     health: Health
     label: Callable[[str], str]
+    postbox: Postbox
+
+
+def is_good_for(role: Role | None, *roles: Role) -> bool:
+    """Whether a key of this role opens what takes one of these; an admin's opens everything."""
+    return role is Role.ADMIN or role in roles
 
 
 def office_of(request: Request, *roles: Role) -> Office:
     """Give what the routes share to whom may have it: a key of one of these roles, or an admin's."""
-    role = getattr(request.state, "role", None)
-    if role is not Role.ADMIN and role not in roles:
+    if not is_good_for(getattr(request.state, "role", None), *roles):
         raise ProblemError(
             403, "role", f"This key is not good for that; it takes one for {' or '.join(roles) or 'admin'}."
         )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from ilb.serve.metrics import Metrics
 from ilb.serve.problems import ProblemError, cannot_store
 from ilb.serve.store.store import StoreUnavailableError
+
+NAMED = 10
+"""Fields that are named at once."""
 
 
 def answer_refusals(app: FastAPI) -> None:
@@ -20,11 +27,16 @@ def answer_refusals(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailableError, _unavailable)
 
 
+def refusal(problem: ProblemError, metrics: Metrics) -> Response:
+    """Count a problem, and give the answer that tells it."""
+    metrics.refused.labels(str(problem.status), problem.kind).inc()
+    headers = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    return Response(problem.text(), problem.status, headers, media_type="application/problem+json")
+
+
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    request.app.state.office.metrics.refused.labels(str(error.status), error.kind).inc()
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return Response(error.text(), error.status, headers, media_type="application/problem+json")
+    return refusal(error, request.app.state.office.metrics)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -46,12 +58,20 @@ def _methods(routers: list[APIRouter], path: str) -> set[str]:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Say where a request does not make sense, without repeating what it held."""
     assert isinstance(error, RequestValidationError)
+    found = error.errors()
     where = []
-    for one in error.errors()[:3]:
+    for kind, words in {"missing": "missing", "extra_forbidden": "not known"}.items():
+        places = [_place(one) for one in found if one["type"] == kind]
+        if places:
+            where.append(f"{words}: {', '.join(places[:NAMED])}{', …' if len(places) > NAMED else ''}")
+    for one in [one for one in found if one["type"] not in ("missing", "extra_forbidden")][:3]:
         cause = str(one.get("ctx", {}).get("error", ""))
-        place = ".".join(str(part) for part in one["loc"])
-        where.append(f"{place[:200]}: {one['msg'][:200]}" + (f" ({cause[:200]})" if cause not in one["msg"] else ""))
+        where.append(f"{_place(one)}: {one['msg'][:200]}" + (f" ({cause[:200]})" if cause not in one["msg"] else ""))
     return await _problem(request, ProblemError(422, "invalid", "; ".join(where) + ". /openapi.json says what fits."))
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    return ".".join(str(part) for part in error["loc"])[:200]
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

@@ -70,6 +70,7 @@ class Service:
         self.seed = 0 if served is None else served.bandit.seed
         self.clock = clock
         self.watch: Callable[[Found, Event], None] = _unwatched
+        self.turned: Callable[[], None] = _untold
         self.failures: Counter[str] = Counter()
         self.last_failure: dict[str, str] = {}
         self._line = Line()
@@ -192,6 +193,7 @@ class Service:
             if batch:
                 with self._turn:
                     self._carry_out(batch)
+                self.turned()
             if stop and not self._line.has_deferred:
                 return
 
@@ -268,6 +270,10 @@ class Service:
             except ProblemError as problem:
                 waiting.refuse(problem)
                 continue
+            except Exception as error:  # its failure is its own
+                self._note("service", type(error).__name__)
+                waiting.refuse(_mistake(error))
+                continue
             if answer is None:
                 ready.append(Ready(waiting, found))
             else:
@@ -276,12 +282,12 @@ class Service:
 
     def _one_for_each_person(self, batch: Sequence[Waiting]) -> dict[str, Waiting]:
         """Find whom each operation is about; second ones for a person wait for the next turn."""
-        about = self._about(batch)
+        named = {one.operation.decision for one in batch if one.operation.decision is not None}
+        whose = self.store.whose(named) if named else {}
         first: dict[str, Waiting] = {}
         for waiting in batch:
             operation = waiting.operation
-            events = about.get(operation.decision or "", [])
-            person = operation.person if operation.person is not None else events[0].person if events else None
+            person = operation.person if operation.person is not None else whose.get(operation.decision or "")
             if person is None:
                 waiting.refuse(unknown_decision())
             elif person in first:
@@ -319,7 +325,7 @@ class Service:
             if verdict.failure is not None:
                 self._note("model", verdict.failure.cause)
             self.watch(one.found, entry.event)
-            question = one.waiting.operation.question(one.found)
+            question = None if self.staged is None else one.waiting.operation.question(one.found)
             if self.staged is not None and question is not None:
                 self.staged.play(question, entry.event.body["answer"]["action"])
         except Exception as error:
@@ -336,3 +342,7 @@ def _mistake(error: Exception) -> ProblemError:
 
 def _unwatched(found: Found, event: Event) -> None:
     del found, event
+
+
+def _untold() -> None:
+    """Tell nobody that a turn is over."""

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 
 from ilb.serve.deciding import Decide
+from ilb.serve.explained import EXPLAINED
 from ilb.serve.keys import Keys, Role
 from ilb.serve.office import CONTROLS, id_of
 from ilb.serve.page import overview
@@ -178,6 +179,12 @@ async def sign_out(request: Request) -> Response:
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE)
     return answer
+
+
+@pages.get("/problems")
+async def problems(request: Request) -> Response:
+    """Explain every kind of problem, to anybody: nothing of it is about this server's people."""
+    return await _show(request, "problems.html", at="/problems", explained=EXPLAINED)
 
 
 @pages.get("/favicon.ico")

@@ -65,6 +65,7 @@ class PostgresStore(AbstractStore):
         self.address = _without_password(address)
         self._address = address
         self._read_only = read_only
+        self._is_store = False
         self._pool = Pool(self._connect, _close)
         if not read_only:
             script = Path(__file__).with_name("postgres-001.sql").read_text(encoding="utf-8")
@@ -76,6 +77,7 @@ class PostgresStore(AbstractStore):
             (version,) = reader.execute("SELECT MAX(number) FROM versions").fetchone() or (None,)
         if version != VERSION:
             raise FileError(f"the database is a store of version {version}; expected {VERSION}. Upgrade.")
+        self._is_store = True
 
     def _connect(self) -> Connection:
         given: dict[str, Any] = {**CONNECTING, **conninfo_to_dict(self._address)}
@@ -91,9 +93,9 @@ class PostgresStore(AbstractStore):
         try:
             with self._pool.lend() as connection:
                 yield connection
-        except psycopg.errors.UndefinedTable as error:
-            raise FileError(f"{self.address} is no store yet; `ilb serve` makes one.") from error
         except psycopg.Error as error:
+            if isinstance(error, psycopg.errors.UndefinedTable) and not self._is_store:
+                raise FileError(f"{self.address} is no store yet; `ilb serve` makes one.") from error
             self._pool.clear()  # if the database was away, so it was for all of them
             said = " ".join(str(error).split())[:200]
             raise StoreUnavailableError(f"the database can't be used now: {said}.") from error
@@ -111,7 +113,7 @@ class PostgresStore(AbstractStore):
         with self._transaction() as writer:
             heads = _heads(writer, {entry.event.person for entry in entries})
             following = [entry for entry in entries if entry.follows(heads.get(entry.event.person, Head()))]
-            fresh = _insert(writer, [entry.event for entry in following])
+            fresh = _insert(writer, following)
             stored = [(entry.event.person, entry.event.number) in fresh for entry in entries]
             written = [entry for entry, new in zip(entries, stored, strict=True) if new]
             for entry in written:
@@ -137,7 +139,7 @@ class PostgresStore(AbstractStore):
                 writer.execute(f"DELETE FROM {table} WHERE person = %s", (person,))
             body = {"pending": pending_among(events), "events": len(events)}
             last = Event(tombstone, len(events) + 1, Kind.ERASURE, at, body)
-            _insert(writer, [last])
+            _insert(writer, [Entry(last)])
             _add_counts(writer, tally(last))
         return len(events)
 
@@ -182,6 +184,10 @@ class PostgresStore(AbstractStore):
             event = _event(row)
             found.setdefault(str(event.decision), []).append(event)
         return found
+
+    def whose(self, decisions: Collection[str]) -> dict[str, str]:
+        query = "SELECT decision, person FROM events WHERE kind = 'decision' AND decision = ANY(%s)"
+        return dict(self._rows(query, (list(decisions),)))
 
     def with_keys(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Event]:
         query = (
@@ -238,8 +244,9 @@ def _heads(reader: Connection, people: Collection[str]) -> dict[str, Head]:
     return {person: Head(*head) for person, *head in reader.execute(query, (list(people),)).fetchall()}
 
 
-def _insert(writer: Connection, events: Sequence[Event]) -> set[tuple[str, int]]:
+def _insert(writer: Connection, entries: Sequence[Entry]) -> set[tuple[str, int]]:
     """Insert events in one statement, and say which of them are new."""
+    events = [entry.event for entry in entries]
     columns = [
         [event.person for event in events],
         [event.number for event in events],
@@ -247,7 +254,7 @@ def _insert(writer: Connection, events: Sequence[Event]) -> set[tuple[str, int]]
         [event.at for event in events],
         [event.decision for event in events],
         [event.key for event in events],
-        [write_json(event.body) for event in events],
+        [entry.written_body() for entry in entries],
     ]
     query = (
         "INSERT INTO events (person, number, kind, at, decision, key, body) "

@@ -101,7 +101,7 @@ class SqliteStore(AbstractStore):
         with self._transaction() as writer:
             heads = _heads(writer, {entry.event.person for entry in entries})
             for entry in entries:
-                fresh = entry.follows(heads.get(entry.event.person, Head())) and _insert(writer, entry.event)
+                fresh = entry.follows(heads.get(entry.event.person, Head())) and _insert(writer, entry)
                 stored.append(fresh)
                 if fresh:
                     counts.update(tally(entry.event))
@@ -124,7 +124,7 @@ class SqliteStore(AbstractStore):
                 writer.execute(f"DELETE FROM {table} WHERE person = ?", (person,))
             pending = pending_among(events)
             last = Event(tombstone, len(events) + 1, Kind.ERASURE, at, {"pending": pending, "events": len(events)})
-            _insert(writer, last, listed=False)
+            _insert(writer, Entry(last), listed=False)
             _add_counts(writer, tally(last))
         return len(events)
 
@@ -174,6 +174,11 @@ class SqliteStore(AbstractStore):
         for event in sorted((_event(row) for row in rows), key=lambda event: event.position):
             found.setdefault(str(event.decision), []).append(event)
         return found
+
+    def whose(self, decisions: Collection[str]) -> dict[str, str]:
+        query = "SELECT decision, person FROM events WHERE kind = 'decision' AND decision IN"
+        with self._reading() as reader:
+            return dict(_for_each(reader, query, decisions))
 
     def with_keys(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Event]:
         found = {}
@@ -246,8 +251,9 @@ def _heads(reader: sqlite3.Connection, people: Iterable[str]) -> dict[str, Head]
     return {person: Head(*head) for person, *head in rows}
 
 
-def _insert(writer: sqlite3.Connection, event: Event, *, listed: bool = True) -> bool:
-    values = (event.person, event.number, event.kind, event.at, event.decision, event.key, write_json(event.body))
+def _insert(writer: sqlite3.Connection, entry: Entry, *, listed: bool = True) -> bool:
+    event = entry.event
+    values = (event.person, event.number, event.kind, event.at, event.decision, event.key, entry.written_body())
     fresh = writer.execute(
         "INSERT INTO events (person, number, kind, at, decision, key, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING",

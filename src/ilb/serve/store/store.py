@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ilb.errors import IlbError
-from ilb.serve.events import Event, Kind, agrees
+from ilb.serve.events import Event, Kind, agrees, write_json
 
 PAGE = 2000
 """Events that are read at once when the whole log is gone through."""
@@ -43,12 +43,18 @@ class SavedState(NamedTuple):
 class Entry(NamedTuple):
     """An event to be appended, and the state that its person has then, where that is known already.
 
-    `began` is that of the head which the event follows; None where it does not matter which.
+    `began` is that of the head which the event follows; None where it does not matter which. `text` is the body as
+    JSON, where it was written already.
     """
 
     event: Event
     state: SavedState | None = None
     began: str | None = None
+    text: str | None = None
+
+    def written_body(self) -> str:
+        """The body as JSON."""
+        return write_json(self.event.body) if self.text is None else self.text
 
     def follows(self, head: Head) -> bool:
         """Whether this is the next event of a person who has come as far as `head`."""
@@ -118,6 +124,10 @@ class AbstractStore(ABC):
     @abstractmethod
     def about(self, decisions: Collection[str]) -> dict[str, list[Event]]:
         """The events of each of these decisions, in order, beginning with itself; unknown ones are left out."""
+
+    @abstractmethod
+    def whose(self, decisions: Collection[str]) -> dict[str, str]:
+        """The person of each of these decisions; unknown ones are left out."""
 
     @abstractmethod
     def with_keys(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Event]:
