@@ -23,7 +23,6 @@ from ilb import (
     Logs,
     PersonRewardRecipe,
     PlainContexts,
-    check,
     fit,
     predict_ahead,
 )
