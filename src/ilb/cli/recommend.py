@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ilb.cli.console import layout, results, say
+from ilb.cli.console import busy, layout, results, say
 
 if TYPE_CHECKING:
     from ilb.live.recommendation import Recommendation, Recommendations
@@ -73,17 +73,18 @@ def recommend_for_table(
     as_json: bool,
 ) -> None:
     """Read model and histories, recommend, and show or write what comes of it."""
-    from ilb.live.bandit import LiveBandit
-    from ilb.models.latent import LatentModel
+    with busy("Recommending (the first call of a model compiles its programs)"):
+        from ilb.live.bandit import LiveBandit
+        from ilb.models.latent import LatentModel
 
-    bandit = LiveBandit.on(LatentModel.load(model_path), policy, horizon=horizon, seed=seed)
-    by_text = {str(label): label for label in bandit.schema.actions}
-    found = bandit.recommend(
-        history,
-        forbidden=[by_text.get(name, name) for name in forbidden],
-        forbidden_column=forbidden_column,
-        earlier=earlier,
-    )
+        bandit = LiveBandit.on(LatentModel.load(model_path), policy, horizon=horizon, seed=seed)
+        by_text = {str(label): label for label in bandit.schema.actions}
+        found = bandit.recommend(
+            history,
+            forbidden=[by_text.get(name, name) for name in forbidden],
+            forbidden_column=forbidden_column,
+            earlier=earlier,
+        )
     if out is not None:
         _write(found, out)
     if as_json:
