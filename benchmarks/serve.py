@@ -463,9 +463,9 @@ def fill(model: Path, address: str, people: int) -> None:
         known.waiting.clear()
         known.events = 20
         histories.append((events, known))
-    for first in range(0, people, 500):
-        entries = []
-        for person in range(first, min(people, first + 500)):
+    for first in range(0, people, 2000):
+        rounds: list[list[Entry]] = [[] for _ in range(20)]  # a person's events are appended one by one
+        for person in range(first, min(people, first + 2000)):
             at = written(start + timedelta(seconds=person))
             events, known = histories[person % len(histories)]
             for visit, (context, numbers, reward) in enumerate(events):
@@ -482,13 +482,15 @@ def fill(model: Path, address: str, people: int) -> None:
                     "decided_at": at,
                 }
                 decided = {"request": {"context": context}, "taken": None, "live_number": visit, "answer": told}
-                entries.append(Entry(Event(f"p{person}", 2 * visit + 1, Kind.DECISION, at, decided, name, f"f{visit}")))
+                asked = Event(f"p{person}", 2 * visit + 1, Kind.DECISION, at, decided, name, f"f{visit}")
+                rounds[2 * visit].append(Entry(asked))
                 answer = {"decision_id": name, "event": 2 * visit + 2, "reward": reward, "action": numbers["action"]}
                 body: dict[str, Any] = {"reward": reward, "action": numbers["action"], "told": None, "answer": answer}
-                entries.append(Entry(Event(f"p{person}", 2 * visit + 2, Kind.OUTCOME, at, body, name)))
+                rounds[2 * visit + 1].append(Entry(Event(f"p{person}", 2 * visit + 2, Kind.OUTCOME, at, body, name)))
             known.live.label, known.began = f"p{person}", at
-            entries[-1] = entries[-1]._replace(state=known.saved(served))
-        assert all(store.append(entries))
+            rounds[-1][-1] = rounds[-1][-1]._replace(state=known.saved(served))
+        for entries in rounds:
+            assert all(store.append(entries))
     store.close()
 
 
