@@ -35,7 +35,7 @@ class Boosting:
     trees: int = 150
     depth: int = 6
     leaves: int = 31
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     leaf_rows: int = 20
     most_rows: int = 60_000
 
