@@ -126,7 +126,13 @@ class ServerThread:
 
     def start(self) -> None:
         config = uvicorn.Config(
-            self.app, port=self.port, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"
+            self.app,
+            port=self.port,
+            log_config=None,
+            log_level="error",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws="none",
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -281,7 +281,13 @@ async def _serve(house: House, listener: socket.socket, announce: Callable[[], N
 
     front = Front()
     config = uvicorn.Config(
-        front, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=10, server_header=False
+        front,
+        log_config=None,  # its own would close every handler of this process, and some of them their stream
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=10,
+        server_header=False,
     )
     server = uvicorn.Server(config)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server raises what it caught again when it has ended
