@@ -44,13 +44,9 @@ def recorded_regret(
     return by_person(folds, parts)
 
 
-def regret_of_single(folds: Sequence[Fold], rounds: int) -> Float[np.ndarray, " people"]:
-    """Give the regret of the action that is best for the people of other folds."""
-    parts = []
-    for fold in folds:
-        values = recorded_values(fold, rounds)
-        parts.append((values.max(axis=2) - values[:, :, fold.best_action]).mean(axis=1))
-    return by_person(folds, parts)
+def best_recorded(folds: Sequence[Fold], rounds: int) -> Float[np.ndarray, " people"]:
+    """Give what the best recorded action of each moment would have brought everybody."""
+    return by_person(folds, [recorded_values(fold, rounds).max(axis=2).mean(axis=1) for fold in folds])
 
 
 def recorded_means(fold: Fold) -> Float[np.ndarray, "people K"]:
