@@ -195,7 +195,8 @@ def main(
     ]
     console.print(table_of_targets(targets))
     if record:
-        how = f"make bench-gain ARGS='--repeats {repeats} --policy {policy} --record'"
+        worlds = f"--repeats {repeats}" + (f" --first {first}" if first else "")
+        how = f"make bench-gain ARGS='{worlds} --policy {policy} --record'"
         kept: dict[str, Any] = {"version": __version__, "command": how, "policy": policy, "gain": rows}
         kept["targets"] = [
             {"name": one.name, "value": round(one.value, 4), "bound": one.bound, "met": bool(one.met)}
