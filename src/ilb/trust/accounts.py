@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from ilb.logs import Logs
-from ilb.models.moments import AbstractMoment
 from ilb.offline.ahead import moment_effects
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import ROSTER, Builder, build_policy
@@ -77,11 +74,6 @@ def what_was_done(folds: Sequence[Fold], rounds: int | None = None) -> Account:
         parts.append(sums.sum(axis=1) / pulls.sum(axis=1) + added)
     done = by_person(folds, parts)
     return Account(done, np.zeros_like(done), np.zeros_like(done), np.ones_like(done))
-
-
-def effects_of(moment: AbstractMoment | None, logs: Logs, action: int) -> Float[np.ndarray, " rows"]:
-    """Give what the moment would have added to the reward of this action in each row."""
-    return moment_effects(moment, replace(logs, action=np.full_like(logs.action, action)))
 
 
 def play_everyone(

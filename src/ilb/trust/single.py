@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ilb.trust.accounts import Account, average, effects_of
+from ilb.offline.ahead import every_effect
+from ilb.trust.accounts import Account, average
 from ilb.trust.crossfit import Fold, by_person, cell_sums, within_people
 from ilb.trust.replay import LEAST_CHANCE, first_rows
 
@@ -80,9 +81,9 @@ def _every_action(fold: Fold, rounds: int) -> tuple[Float[np.ndarray, "people K"
     mean, seen = sums / np.maximum(pulls, 1), pulls > 0
     never = (1 - expectations.shares) ** pulls.sum(axis=1, keepdims=True)
     weight = seen * never / np.maximum(1 - never, LEAST_CHANCE)
-    rows = first_rows(fold.logs, rounds)
-    added = [effects_of(moment, fold.logs, action)[rows].mean(axis=1) for action in range(fold.logs.actions)]
-    paid = np.where(seen, mean, expectations.mean) + np.stack(added, axis=1)
+    shown = fold.logs.context[first_rows(fold.logs, rounds)]
+    added = every_effect(moment, shown, fold.logs.actions).mean(axis=1)
+    paid = np.where(seen, mean, expectations.mean) + added
     return paid, 1.0 - seen, weight * (mean - expectations.mean) / (1 - expectations.leverage), weight
 
 
