@@ -252,15 +252,15 @@ def every_effect(
     moment: AbstractMoment | None, context: Float[np.ndarray, "*rows d"], actions: int
 ) -> Float[np.ndarray, "*rows K"]:
     """Give what the moment would add to the reward of each action in each of these contexts."""
-    flat = context.reshape(-1, context.shape[-1])
-    effects = np.zeros((len(flat), actions))
+    effects = np.zeros((*context.shape[:-1], actions))
     if moment is None:
-        return effects.reshape(*context.shape[:-1], actions)
+        return effects
+    flat, filled = context.reshape(-1, context.shape[-1]), effects.reshape(-1, actions)
     for first in range(0, len(flat), CHUNK):
         piece = flat[first : first + CHUNK]
         padded = np.pad(piece, ((0, min(CHUNK, padded_size(len(piece))) - len(piece)), (0, 0)))
-        effects[first : first + len(piece)] = np.asarray(_every_effect(moment, jnp.asarray(padded)))[: len(piece)]
-    return effects.reshape(*context.shape[:-1], actions)
+        filled[first : first + len(piece)] = np.asarray(_every_effect(moment, jnp.asarray(padded)))[: len(piece)]
+    return effects
 
 
 @eqx.filter_jit
