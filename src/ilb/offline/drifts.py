@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +13,7 @@ from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import Foresight
+from ilb.offline.choice import NEGLIGIBLE
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
 """Where the search may begin. Who forgets has noise around a moment, which is about the share that is remembered."""
@@ -33,7 +35,7 @@ MOST_WORK = 1_000_000
 
 
 def find_drift(models: Sequence[LatentModel], held_out: Sequence[Logs], rounds: int) -> Drift:
-    """Find how people change, where each model meets people it has not seen; none where that predicts no better."""
+    """Find how people change, where each model meets people it has not seen; none where nobody would notice it."""
     if not all(isinstance(model.reward, LinearReward) for model in models):
         return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in zip(models, held_out, strict=True)]
@@ -48,14 +50,9 @@ def find_drift(models: Sequence[LatentModel], held_out: Sequence[Logs], rounds: 
     from scipy.optimize import minimize  # slow to import, and few tables need it
 
     begin = _free(best)
-    corners = np.vstack([begin, begin + np.diag(STEP)])
-    found = minimize(
-        lambda free: -likelihood(_drift(free)),
-        begin,
-        method="Nelder-Mead",
-        options={"maxfev": TRIES, "initial_simplex": corners},
-    )
-    return _drift(found.x) if -found.fun > staying else NO_DRIFT
+    options: Any = {"maxfev": TRIES, "initial_simplex": np.vstack([begin, begin + np.diag(STEP)])}
+    found = minimize(lambda free, *_: -likelihood(_drift(free)), begin, method="Nelder-Mead", options=options)
+    return _drift(found.x) if -found.fun > staying + NEGLIGIBLE else NO_DRIFT
 
 
 def _some(model: LatentModel, logs: Logs) -> Logs:
