@@ -15,7 +15,8 @@ from benchmarks.real_references import (
     own_level,
     so_far,
 )
-from benchmarks.real_tables import OURS, HeldOut, Table, gains, lead, summarise_r2
+from benchmarks.real_catalogue import Table
+from benchmarks.real_tables import OURS, HeldOut, gains, lead, summarise_r2
 
 from ilb.logs import Logs
 
