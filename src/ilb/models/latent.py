@@ -73,7 +73,9 @@ class NoiseLevels(eqx.Module):
     none. The reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies
     by `leftover_variance` around what the reward model says (instance x action effects that v does not explain). What
     was seen of an instance one round ago counts `memory` times as much as what is seen now: 1 where states stay.
-    `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not seen, if that was asked.
+    Where they move, `drift` is by how much variances of noise and of what only rewards show were changed for that
+    (`ilb.models.drift`). `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not
+    seen, if that was asked.
     """
 
     encoding_covariance: Float[Array, "n n"]
@@ -83,6 +85,7 @@ class NoiseLevels(eqx.Module):
     leftover_variance: Float[Array, ""]
     reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
     memory: Float[Array, ""] = eqx.field(default_factory=lambda: as_real(1))
+    drift: Float[Array, " 2"] = eqx.field(default_factory=lambda: as_real(np.ones(2)))
     misfits: Float[Array, " H"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
 
 

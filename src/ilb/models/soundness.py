@@ -104,6 +104,8 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
         yield "a variance of the noise is negative"
     if not 0 < float(noise.memory) <= 1:
         yield f"its memory is {float(noise.memory):g}, not more than 0 and at most 1"
+    if np.shape(noise.drift) != (2,) or not np.all(np.asarray(noise.drift) > 0):
+        yield "its drift is not two positive numbers"
     misfits = np.asarray(noise.misfits, np.float64)
     if len(misfits) and not (np.all(misfits >= 0) and abs(misfits.sum() - 1) < 1e-3):
         yield "its misfits are no shares of people"

@@ -39,7 +39,7 @@ FORMATS: dict[type[eqx.Module], str] = {
 }
 """What can be saved as a whole, and what its manifest calls itself."""
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 ARRAYS = re.compile(r"arrays-[0-9a-f]{16}\.safetensors")
 NAMED = re.compile(rb'"arrays":\s*\{\s*"file":\s*"(arrays-[0-9a-f]{16}\.safetensors)"')

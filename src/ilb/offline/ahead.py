@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from ilb.estimates import Estimate, r_squared, standard_error
 from ilb.logs import Logs
 from ilb.models.calibration import Calibration
+from ilb.models.drift import Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import AbstractMoment
 from ilb.networks import padded_size
@@ -118,8 +119,32 @@ def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) 
     if not isinstance(model.reward, LinearReward):
         predictions = _from_contexts(model, logs, rounds)
     else:
-        predictions = _Past(model, logs).predict(rounds)
+        predictions = _Past(model, _Shown.of(model, logs)).predict(rounds)
     return predictions._replace(quantiles=np.asarray(model.noise.reward_quantiles, np.float64))
+
+
+class Foresight:
+    """Predictions of the same people under one drift after another: what encoder and moment say is computed once."""
+
+    def __init__(self, model: LatentModel, logs: Logs) -> None:
+        self.model, self._shown = model, _Shown.of(model, model.read(logs))
+
+    def predict(self, drift: Drift, rounds: int | None = None) -> Predictions:
+        """Predict as `predict_ahead` does, with people who change in this way."""
+        return _Past(drift.apply(self.model), self._shown).predict(rounds)
+
+
+class _Shown(NamedTuple):
+    """What contexts show of everyone, and what the moments leave of their rewards."""
+
+    logs: Logs
+    encodings: Float[np.ndarray, "rows n"]
+    left: Float[np.ndarray, " rows"]
+
+    @classmethod
+    def of(cls, model: LatentModel, logs: Logs) -> _Shown:
+        left = logs.reward.astype(np.float64) - moment_effects(model.moment, logs)
+        return cls(logs, encode_contexts(model.encoder, logs.context), left)
 
 
 class _Past:
@@ -129,14 +154,14 @@ class _Past:
     computed anew; unless people are forgotten, when all weights change.
     """
 
-    def __init__(self, model: LatentModel, logs: Logs) -> None:
+    def __init__(self, model: LatentModel, shown: _Shown) -> None:
         assert isinstance(model.reward, LinearReward)
         numbers = Calibration.of(model, model.reward)
-        self.logs = logs
+        logs = self.logs = shown.logs
+        self.left = shown.left
         self.theta, self.intercept = numbers.theta, numbers.intercept
         self.noise, self.own = numbers.reward_variance, numbers.own_variance
-        self.encodings = encode_contexts(model.encoder, logs.context) @ numbers.matrix + numbers.shift
-        self.left = logs.reward.astype(np.float64) - moment_effects(model.moment, logs)
+        self.encodings = shown.encodings @ numbers.matrix + numbers.shift
         people, actions, dim = logs.instances, logs.actions, self.theta.shape[1]
         self.shown = self.encodings.shape[1]
         self.memory, self.prior = float(model.noise.memory), numbers.prior_precision

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from ilb.estimates import Estimate
 from ilb.logs import Logs
+from ilb.models.drift import NO_DRIFT, Drift
 from ilb.offline.ahead import Predictions, lead
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
@@ -35,8 +36,8 @@ class Candidate:
     """A way to fit: how contexts are encoded, how rewards follow, and whether the moment knows the time.
 
     `rank` orders candidates from simple to elaborate; a reference is what a user could write in ten lines. `inflation`
-    is how many times wider each coordinate of the encoding varied within people who were held out. With a `memory`
-    below 1, people change, and what was counts for less from round to round.
+    is how many times wider each coordinate of the encoding varied within people who were held out. `drift` is how
+    people change.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Candidate:
     rank: int = 0
     reference: bool = False
     inflation: tuple[float, ...] = ()
-    memory: float = 1.0
+    drift: Drift = NO_DRIFT
 
 
 class Trial(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 
 from ilb.errors import FitError, IlbWarning, LogsWarning
 from ilb.logs import Logs, require_logs
+from ilb.models.drift import Drift
 from ilb.models.latent import LatentModel, Provenance
 from ilb.models.recurrent import RecurrentRegression
 from ilb.offline.choice import Candidate, ModelChoice
@@ -108,7 +109,7 @@ def fit_candidate(logs: Logs, choice: ModelChoice, *, seed: int = 0, report: Rep
     noise = replace(model.noise, reward_quantiles=quantiles, misfits=misfits)
     assert model.provenance is not None
     model = replace(model, noise=noise, provenance=replace(model.provenance, choice=tuple(choice.rows())))
-    return model.with_memory(candidate.memory)
+    return candidate.drift.apply(model)
 
 
 def fit_again(
@@ -138,8 +139,8 @@ def fit_again(
 
 def _as_forgetful_and_doubtful(fitted: LatentModel, model: LatentModel) -> LatentModel:
     """Take over what the comparison found of people who change, and of those for whom the model is wrong."""
-    noise = replace(fitted.noise, memory=model.noise.memory, misfits=model.noise.misfits)
-    return replace(fitted, noise=noise)
+    fitted = Drift.of(model).apply(fitted)
+    return replace(fitted, noise=replace(fitted.noise, misfits=model.noise.misfits))
 
 
 def require_whole(*models: LatentModel | RecurrentRegression) -> None:

@@ -17,11 +17,13 @@ from threadpoolctl import threadpool_limits
 
 from ilb.errors import RareActionWarning
 from ilb.logs import Logs
-from ilb.models.latent import LatentModel, LinearReward
+from ilb.models.drift import NO_DRIFT
+from ilb.models.latent import LatentModel
 from ilb.networks import NoEncoder, SideBySide
 from ilb.offline.ahead import Predictions, join, predict_ahead
 from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
 from ilb.offline.completion import complete_model, train_encoders, without_clock
+from ilb.offline.drifts import find_drift
 from ilb.offline.encoders import word_for
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
@@ -95,11 +97,8 @@ LEAST_BOOSTED = 300
 MOST_BOOSTED_COLUMNS = 200
 """With more context columns trees would take longer than all the rest."""
 
-MEMORIES = (0.97, 0.9, 0.75, 0.5)
-"""How much of what was seen of a person may be left after a round."""
-
-MOST_FORGETTING = 10_000_000
-"""People x actions x coordinates² beyond which forgetting takes too long to be tried."""
+LEAST_DRIFTING = 3
+"""Rounds of somebody in which a change can show."""
 
 NOTHING = _Structure()
 OWN_LEVEL = _Structure(1, same_level=True)
@@ -150,7 +149,7 @@ class Search:
             self._try_encoders(self._best.structure)
         if self.reward is None and self._features:
             self._try_boosting()
-        self._try_memories()
+        self._try_drifts()
         choice = ModelChoice.of([attempt.trial for attempt in self.attempts], len(self.folds))
         misfits = self._misfits_of(choice.candidate)
         self.steps.finish()
@@ -272,37 +271,38 @@ class Search:
         self.attempts.append(_Attempt(trial, encoding, structure, models))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
-    def _try_memories(self) -> None:
-        """Ask whether people change: let the best forget more and more, for as long as that helps."""
-        best = self._best
-        candidate = best.trial.candidate
-        work = max(fold.held_out.instances for fold in self.folds) * self.logs.actions * (candidate.latent_dim + 1) ** 2
-        if work > MOST_FORGETTING or self.logs.lengths.max() < 3 or not best.trial.eligible:
-            return
-        if not all(isinstance(model.reward, LinearReward) for model in best.models):
-            return
-        known = best.trial
-        for memory in MEMORIES:
-            shorter = replace(
-                candidate, name=f"{candidate.name}, memory {memory:g}", rank=candidate.rank + 1, memory=memory
-            )
-            trial = Trial(shorter, self._predict(shorter, best.models), known.eligible)
-            self.attempts.append(best._replace(trial=trial))
-            if trial.log_likelihood <= known.log_likelihood:
-                return
-            known = trial
+    def _try_drifts(self) -> None:
+        """Ask whether people change: with the best so far, and with a level alone, of which more may be proxies."""
+        levels = [a for a in self.attempts if a.trial.eligible and a.structure.same_level and not a.encoding.name]
+        level = max(levels, key=lambda attempt: attempt.trial.log_likelihood, default=self._best)
+        for attempt in {id(one): one for one in (self._best, level)}.values():
+            changing = self._let_drift(attempt)
+            # A level that drifts is taken where it is the best, and not for being simple.
+            if changing is not None and changing.trial.log_likelihood > self._best.trial.log_likelihood:
+                self.attempts.append(changing)
+
+    def _let_drift(self, attempt: _Attempt) -> _Attempt | None:
+        if not attempt.trial.eligible or self.logs.lengths.max() < LEAST_DRIFTING:
+            return None
+        candidate = attempt.trial.candidate
+        drift = find_drift(attempt.models, self._held_out(candidate), ROUNDS)
+        if drift == NO_DRIFT:
+            return None
+        name, rank = f"{candidate.name}, memory {drift.memory:.2g}", candidate.rank + 1
+        changing = replace(candidate, name=name, rank=rank, reference=False, drift=drift)
+        return attempt._replace(trial=Trial(changing, self._predict(changing, attempt.models), eligible=True))
 
     def _misfits_of(self, candidate: Candidate) -> tuple[float, ...]:
         """Ask how often, and how, the model that was chosen is wrong for people whom it has not seen."""
         models = next(attempt.models for attempt in self.attempts if attempt.trial.candidate is candidate)
-        models = [model.with_memory(candidate.memory) for model in models]
+        models = [candidate.drift.apply(model) for model in models]
         return tuple(learn_misfits(models, self._held_out(candidate)).tolist())
 
     def _predict(self, candidate: Candidate, models: Sequence[LatentModel]) -> Predictions:
         pairs = zip(models, self._held_out(candidate), strict=True)
         return join(
             [
-                predict_ahead(model.with_memory(candidate.memory), table, rounds=ROUNDS).of_people(number)
+                predict_ahead(candidate.drift.apply(model), table, rounds=ROUNDS).of_people(number)
                 for number, (model, table) in enumerate(pairs)
             ]
         )

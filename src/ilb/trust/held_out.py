@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from ilb.errors import FitError, IlbWarning
 from ilb.logs import Logs
 from ilb.logs.messages import counted
+from ilb.models.drift import without_drift
 from ilb.models.latent import CanonicalBasis, LatentModel, canonical_basis
 from ilb.networks import NoEncoder
 from ilb.offline.ahead import Predictions, join, moment_effects, predict_ahead
@@ -230,7 +231,7 @@ class HeldOut:
         for part in self.parts:
             table = self.logs.select(part.people)
             seen = np.ones(table.rows, dtype=bool)
-            means = believe(part.model.with_memory(1.0), table, seen, seen & everything).mean
+            means = believe(without_drift(part.model), table, seen, seen & everything).mean
             expected = means[table.instance, np.maximum(table.action, 0)] + moment_effects(part.model.moment, table)
             left[self.rows_of(part.people)] = np.where(table.rewarded, table.reward - expected, np.nan)
         return left

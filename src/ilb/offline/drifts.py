@@ -1,0 +1,70 @@
+"""Whether people change, and how fast: the drift under which people held out are predicted best, one step ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit, logit
+
+from ilb.logs import Logs
+from ilb.models.drift import NO_DRIFT, Drift
+from ilb.models.latent import LatentModel, LinearReward
+from ilb.offline.ahead import Foresight
+from ilb.offline.choice import NEGLIGIBLE
+
+STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
+"""Where the search may begin. Who forgets has noise around a moment, which is about the share that is remembered."""
+
+NARROWEST, WIDEST = Drift(0.02, 0.01, 0.25), Drift(0.995, 2.0, 8.0)
+"""How far it goes."""
+
+STEP = np.array([0.7, 0.4, 0.4])
+"""How far it looks at first: in the logit of the memory, and the logarithms of the variances."""
+
+HOPELESS = 0.02
+"""If every start is behind people who stay by so much log-likelihood of a reward, there is nothing to search for."""
+
+TRIES = 30
+"""Drifts that are tried after the starts."""
+
+MOST_WORK = 1_000_000
+"""People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
+
+
+def find_drift(models: Sequence[LatentModel], held_out: Sequence[Logs], rounds: int) -> Drift:
+    """Find how people change, where each model meets people it has not seen; none where nobody would notice it."""
+    if not all(isinstance(model.reward, LinearReward) for model in models):
+        return NO_DRIFT
+    ahead = [Foresight(model, _some(model, logs)) for model, logs in zip(models, held_out, strict=True)]
+
+    def likelihood(drift: Drift) -> float:
+        return float(np.mean(np.concatenate([one.predict(drift, rounds).log_likelihood for one in ahead])))
+
+    tried = {start: likelihood(start) for start in STARTS}
+    best, staying = max(tried, key=lambda drift: tried[drift]), likelihood(NO_DRIFT)
+    if tried[best] < staying - HOPELESS:
+        return NO_DRIFT
+    from scipy.optimize import minimize  # slow to import, and few tables need it
+
+    begin = _free(best)
+    options: Any = {"maxfev": TRIES, "initial_simplex": np.vstack([begin, begin + np.diag(STEP)])}
+    found = minimize(lambda free, *_: -likelihood(_drift(free)), begin, method="Nelder-Mead", options=options)
+    return _drift(found.x) if -found.fun > staying + NEGLIGIBLE else NO_DRIFT
+
+
+def _some(model: LatentModel, logs: Logs) -> Logs:
+    """Take as many people as are enough."""
+    work = logs.actions * (len(model.noise.population_mean) + 1) ** 2
+    return logs.select(np.arange(min(logs.instances, max(MOST_WORK // work, 50))))
+
+
+def _free(drift: Drift) -> Float[np.ndarray, " 3"]:
+    return np.array([logit(drift.memory), np.log(drift.noise), np.log(drift.state)])
+
+
+def _drift(free: Float[np.ndarray, " 3"]) -> Drift:
+    values = np.array([expit(free[0]), *np.exp(free[1:])])
+    return Drift(*np.clip(values, NARROWEST, WIDEST).round(4).tolist())
