@@ -47,7 +47,7 @@ from ilb.trust.held_out import HeldOut
 from ilb.trust.noise import check_noise, shape_of_noise, spread_of_noise
 from ilb.trust.predictions import check_linearity
 from ilb.trust.rounds import check_drift, check_later_contexts, effect_of_action, effect_on_next
-from ilb.trust.state import check_reliability
+from ilb.trust.state import check_dimensions, check_reliability
 
 
 def people(number: int = 90, rows: int = 16, seed: int = 0, **changes: Callable[..., Any]) -> Logs:
@@ -117,6 +117,18 @@ def test_a_model_of_unknown_make_is_not_fitted_again_and_says_so(small_model: La
     looked = HeldOut.of(small_model, small_logs)
     assert not looked.crossed
     assert "as if the model had not seen them" in looked.about
+
+
+def test_a_direction_that_other_fits_find_in_part_only_does_not_count(
+    small_model: LatentModel, small_logs: Logs
+) -> None:
+    looked, n = HeldOut.of(small_model, small_logs), small_model.encoded_dim
+    for last, found in ((0.93, n), (0.85, n - 1)):
+        vars(looked)["agreement"] = np.array([[0.97] * (n - 1) + [last]] * 3)  # as if three other fits had been made
+        check = check_dimensions(looked)
+        assert check.figure == f"{found} of the model's {n} stand out"
+        assert check.verdict is (Verdict.FINE if found == n else Verdict.DOUBTFUL)
+        assert (f"latent_dim={n - 1}" in check.remedy) is (found < n)
 
 
 def coefficients(model: LatentModel) -> np.ndarray:

@@ -43,6 +43,7 @@ from ilb.trust.propensities import estimate, person_shares, shares_so_far, take_
 from ilb.trust.replay import Person, queue_up, replay
 from ilb.trust.resampling import Resampling, difference, mean_of
 from ilb.trust.sensitivity import Surprises, least_mean
+from ilb.trust.single import BestSingle, Chooser
 from ilb.types import Allowed, Choice, Context, Step, Values
 
 CHANCES = np.array([0.7, 0.4])
@@ -404,6 +405,74 @@ def test_effects_of_actions_are_those_of_least_squares_with_a_level_for_each_per
     design = np.concatenate([np.eye(6)[person], np.eye(3)[action.ravel()]], axis=1)
     effects = np.linalg.lstsq(design, reward.ravel(), rcond=None)[0][6:]
     np.testing.assert_allclose(action_effects(logs), effects - effects.mean(), atol=1e-5)
+
+
+def test_scores_are_what_one_more_of_a_person_does_to_the_effects_on_others() -> None:
+    """Weighed least squares with a level for each person, where one of them counts a little more."""
+    rng = np.random.default_rng(1)
+    action, reward = rng.integers(3, size=(12, 7)), rng.normal(size=(12, 7)) + rng.normal(size=(12, 1))
+    logs = Logs.from_arrays(np.zeros((12, 7, 0)), action, reward, actions=3)
+    model = plain_models(logs)["action mean"]
+    parts = [Fold.of(logs, people, model) for people in (np.array([7, 2, 11, 4]), np.array([0, 1, 3, 5, 6, 8, 9, 10]))]
+    chooser = BestSingle.of(parts, 1).choosers[0]
+    others = parts[1].people
+    person, taken = np.repeat(np.arange(8), 7), action[others].ravel()
+    design = np.concatenate([np.eye(8)[person], np.eye(3)[taken]], axis=1)
+
+    def effects(counts: Float[np.ndarray, " others"]) -> Float[np.ndarray, " K"]:
+        root = np.sqrt(counts)[person]
+        found = np.linalg.lstsq(design * root[:, None], reward[others].ravel() * root, rcond=None)[0][8:]
+        return np.asarray(found - found.mean())
+
+    np.testing.assert_allclose(chooser.effects, effects(np.ones(8)), atol=1e-5)
+    assert not chooser.scores[parts[0].people].any()
+    for place, other in enumerate(others):
+        more = effects(np.ones(8) + 1e-4 * np.eye(8)[place]) - effects(np.ones(8))
+        np.testing.assert_allclose(chooser.scores[other], more / 1e-4, atol=1e-4)
+
+
+def everybody_tried_everything(table: Float[np.ndarray, "people K"], parts: int) -> BestSingle:
+    """Give the best single action where each action's reward is recorded once for everybody: effects are means."""
+    people, zeros = len(table), np.zeros(len(table))
+    choosers = []
+    for part in range(parts):
+        held_out = np.arange(part, people, parts)
+        others = np.setdiff1d(np.arange(people), held_out)
+        centred = table - table.mean(axis=1, keepdims=True)
+        effects = centred[others].mean(axis=0)
+        scores = np.zeros_like(table)
+        scores[others] = (centred[others] - effects) / len(others)
+        choosers.append(Chooser(held_out, effects, scores))
+    return BestSingle([Account(column, zeros, zeros, zeros) for column in table.T], choosers)
+
+
+def test_each_draw_of_people_chooses_again_and_is_paid_by_those_held_out() -> None:
+    table = np.random.default_rng(0).normal(size=(9, 3))
+    single = everybody_tried_everything(table, 3)
+    counts = np.random.default_rng(1).multinomial(9, np.full(9, 1 / 9), size=50).astype(float)
+    usual, others_chosen = table.mean(axis=0), 0
+    for row, value in zip(counts, single.value(counts), strict=True):
+        by_hand = 0.0
+        for chooser in single.choosers:
+            chosen = int(np.argmax(chooser.effects + sum(row[i] * chooser.scores[i] for i in range(9))))
+            others_chosen += chosen != np.argmax(chooser.effects)
+            by_hand += sum(row[i] * table[i, chosen] for i in chooser.people) / 9
+            by_hand -= (usual[chosen] - usual[np.argmax(chooser.effects)]) / 3
+        assert value == pytest.approx(by_hand)
+    assert others_chosen > 10
+
+
+def test_intervals_for_the_best_of_equal_actions_hold_the_truth() -> None:
+    """Five actions are worth nothing on average: which is best, and what it brings, is luck, and all of it counts."""
+    held, held_with_choices_as_they_are = 0, 0
+    for seed in range(200):
+        table = np.random.default_rng(seed).normal(size=(60, 5))
+        single, resampling = everybody_tried_everything(table, 3), Resampling(60, seed)
+        held += resampling.estimate(single.value).holds(0.0)
+        fixed = [chooser._replace(scores=np.zeros((60, 5))) for chooser in single.choosers]
+        held_with_choices_as_they_are += resampling.estimate(replace(single, choosers=fixed).value).holds(0.0)
+    assert held >= 200 * 0.95 - 2.6 * np.sqrt(200 * 0.95 * 0.05)
+    assert held_with_choices_as_they_are < 200 * 0.95 - 2.6 * np.sqrt(200 * 0.95 * 0.05)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import BoostedMoment
 from ilb.networks import Affine, IdentityEncoder, NoEncoder
-from ilb.offline.ahead import moment_effects, predict_ahead
+from ilb.offline.ahead import every_effect, moment_effects, predict_ahead
 from ilb.offline.fit import complete_model
 from ilb.offline.rewards.boosting import Boosting, take_trees
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
@@ -323,6 +323,20 @@ def test_trees_find_what_varies_within_people_who_differ_much() -> None:
     moment = complete_model(NoEncoder(), logs, reward=recipe).moment
     effects = moment_effects(moment, logs)
     assert np.corrcoef(effects, step.ravel())[0, 1] > 0.9
+
+
+def test_every_effect_of_a_moment_is_that_of_the_logged_action_where_it_was_taken() -> None:
+    rng = np.random.default_rng(2)
+    context, action = rng.normal(size=(30, 8, 2)).astype(np.float32), rng.integers(3, size=(30, 8))
+    reward = context[..., 0] * (action - 1) + 0.3 * rng.normal(size=(30, 8))
+    logs = Logs.from_arrays(context, action, reward)
+    moment = complete_model(NoEncoder(), logs, reward=PersonRewardRecipe(0, moment="linear")).moment
+    effects = every_effect(moment, context, 3)
+    taken = np.take_along_axis(effects, action[..., None], axis=2)[..., 0]
+    np.testing.assert_allclose(taken.ravel(), moment_effects(moment, logs), atol=1e-5)
+    slopes = np.polyfit(context[..., 0].ravel(), effects.reshape(-1, 3), 1)[0]
+    np.testing.assert_allclose(slopes, [-1, 0, 1], atol=0.15)
+    assert not every_effect(None, context, 3).any()
 
 
 def boosted(seed: int, depth: int) -> tuple[HistGradientBoostingRegressor, BoostedMoment, np.ndarray]:

@@ -273,6 +273,27 @@ def moment_effects(moment: AbstractMoment | None, logs: Logs) -> Float[np.ndarra
     return np.where(logs.action >= 0, effects, 0.0)
 
 
+def every_effect(
+    moment: AbstractMoment | None, context: Float[np.ndarray, "*rows d"], actions: int
+) -> Float[np.ndarray, "*rows K"]:
+    """Give what the moment would add to the reward of each action in each of these contexts."""
+    effects = np.zeros((*context.shape[:-1], actions))
+    if moment is None:
+        return effects
+    flat, filled = context.reshape(-1, context.shape[-1]), effects.reshape(-1, actions)
+    for first in range(0, len(flat), CHUNK):
+        piece = flat[first : first + CHUNK]
+        padded = np.pad(piece, ((0, min(CHUNK, padded_size(len(piece))) - len(piece)), (0, 0)))
+        filled[first : first + len(piece)] = np.asarray(_every_effect(moment, jnp.asarray(padded)))[: len(piece)]
+    return effects
+
+
+@eqx.filter_jit
+def _every_effect(moment: AbstractMoment, context: Float[Array, "rows d"]) -> Float[Array, "rows K"]:
+    effects: Float[Array, "rows K"] = jax.lax.map(moment, context, batch_size=512)
+    return effects
+
+
 @eqx.filter_jit
 def _effects(
     moment: AbstractMoment, context: Float[Array, "rows d"], action: Int[Array, " rows"]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from ilb.logs import Logs
-from ilb.models.moments import AbstractMoment
 from ilb.offline.ahead import moment_effects
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import ROSTER, Builder, build_policy
 from ilb.streams import Stream
 from ilb.trust.crossfit import Fold, by_person, cell_sums
-from ilb.trust.replay import LEAST_CHANCE, Replayed, first_rows, queue_up, replay
+from ilb.trust.replay import Replayed, first_rows, queue_up, replay
 
 REPEATS = 4
 """Plays that are averaged: policies may draw what they do, and rewards are imagined where none is left."""
@@ -37,9 +34,13 @@ class Account(NamedTuple):
 
     def value(self, counts: Float[np.ndarray, "draws people"]) -> Float[np.ndarray, " draws"]:
         """Average over people; expectations are corrected by how far off they are where that can be seen."""
-        people = counts.sum(axis=1)
-        off = counts @ self.surprise / np.maximum(counts @ self.weight, 1e-12)
-        return np.asarray(counts @ self.paid / people + off * (counts @ self.missing) / people)
+        return average(Account(*(counts @ column for column in self)), counts.sum(axis=1))
+
+
+def average(sums: Account, people: Float[np.ndarray, " draws"]) -> Float[np.ndarray, " draws"]:
+    """Average accounts that were added up over so many people."""
+    off = sums.surprise / np.maximum(sums.weight, 1e-12)
+    return np.asarray((sums.paid + off * sums.missing) / people)
 
 
 def of_replays(replays: Sequence[Replayed], rounds: int) -> Account:
@@ -73,30 +74,6 @@ def what_was_done(folds: Sequence[Fold], rounds: int | None = None) -> Account:
         parts.append(sums.sum(axis=1) / pulls.sum(axis=1) + added)
     done = by_person(folds, parts)
     return Account(done, np.zeros_like(done), np.zeros_like(done), np.ones_like(done))
-
-
-def best_single(folds: Sequence[Fold], rounds: int) -> Account:
-    """Give everybody's mean reward of the action that is best for the people of other folds, in the same contexts."""
-    parts: list[list[np.ndarray]] = [[], [], [], []]
-    for fold in folds:
-        moment, action = fold.expecting.moment, fold.best_action
-        cells = cell_sums(fold.logs, moment)
-        pulls, sums = (part[:, action] for part in cells)
-        expected, leverage = (part[:, action] for part in (fold.expectations.mean, fold.expectations.leverage))
-        mean, seen = sums / np.maximum(pulls, 1), pulls > 0
-        never = (1 - fold.expectations.shares[:, action]) ** cells[0].sum(axis=1)
-        weight = seen * never / np.maximum(1 - never, LEAST_CHANCE)
-        added = effects_of(moment, fold.logs, action)[first_rows(fold.logs, rounds)].mean(axis=1)
-        paid = np.where(seen, mean, expected) + added
-        figures = (paid, 1.0 - seen, weight * (mean - expected) / (1 - leverage), weight)
-        for column, figure in zip(parts, figures, strict=True):
-            column.append(figure)
-    return Account(*(by_person(folds, column) for column in parts))
-
-
-def effects_of(moment: AbstractMoment | None, logs: Logs, action: int) -> Float[np.ndarray, " rows"]:
-    """Give what the moment would have added to the reward of this action in each row."""
-    return moment_effects(moment, replace(logs, action=np.full_like(logs.action, action)))
 
 
 def play_everyone(

@@ -32,15 +32,16 @@ LEAST_PEOPLE = 20
 class Fold:
     """People who were held out, what was learned from all others, and what that expects of those held out.
 
-    `best_action` is the action that does best for the others, each compared with their own mean. `expecting` is the
-    model itself, or a plain one where expectations in closed form can't be had from it.
+    `effects` are those of the actions on the others, each compared with their own mean, and minus infinity where none
+    of them had it. `expecting` is the model itself, or a plain one where expectations in closed form can't be had from
+    it.
     """
 
     people: Int[np.ndarray, " held_out"]
     logs: Logs
     model: LatentModel
     ingredients: Ingredients
-    best_action: int
+    effects: Float[np.ndarray, " K"]
     expecting: LatentModel
     expectations: Expectations
 
@@ -63,10 +64,15 @@ class Fold:
             held_out,
             model,
             prepare_ingredients(model, others),
-            best_single_action(others),
+            effects_of_seen(others),
             expecting,
             expect(expecting, held_out),
         )
+
+    @property
+    def best_action(self) -> int:
+        """The action that does best for the others."""
+        return int(np.argmax(self.effects))
 
 
 def cross_fit(
@@ -102,25 +108,31 @@ def with_rewards(logs: Logs, folds: int) -> Logs:
     return logs if len(told) == logs.instances else logs.select(told)
 
 
-def best_single_action(logs: Logs) -> int:
-    """Name the action that is best by itself, from differences within people: whom it was given to does not matter.
+def effects_of_seen(logs: Logs) -> Float[np.ndarray, " K"]:
+    """Give the effect of each action, and minus infinity where nobody had it.
 
-    >>> logs = Logs.from_arrays(np.zeros((2, 2, 0)), [[0, 1], [1, 2]], [[1.0, 2.0], [9.0, 8.5]])
-    >>> best_single_action(logs)
-    1
+    Effects are differences within people: whom an action was given to does not matter.
+
+    >>> logs = Logs.from_arrays(np.zeros((2, 2, 0)), [[0, 1], [1, 2]], [[1.0, 2.0], [9.0, 8.5]], actions=4)
+    >>> effects_of_seen(logs).round(2).tolist()
+    [-0.5, 0.5, 0.0, -inf]
     """
-    effects = action_effects(logs)
     seen = np.bincount(logs.action[logs.rewarded], minlength=logs.actions) > 0
-    return int(np.argmax(np.where(seen, effects, -np.inf)))
+    return np.where(seen, action_effects(logs), -np.inf)
 
 
 def action_effects(logs: Logs) -> Float[np.ndarray, " K"]:
     """Least squares of rewards on a level for each person and an effect for each action; effects sum to zero."""
-    pulls, sums = cell_sums(logs)
-    rows = np.maximum(pulls.sum(axis=1, keepdims=True), 1)
-    normal = np.diag(pulls.sum(axis=0)) - pulls.T @ (pulls / rows)
-    moment = (sums - pulls / rows * sums.sum(axis=1, keepdims=True)).sum(axis=0)
-    return np.asarray(np.linalg.pinv(normal) @ moment)
+    normal, moments = within_people(*cell_sums(logs))
+    return np.asarray(np.linalg.pinv(normal) @ moments.sum(axis=0))
+
+
+def within_people(
+    pulls: Float[np.ndarray, "I K"], sums: Float[np.ndarray, "I K"]
+) -> tuple[Float[np.ndarray, "K K"], Float[np.ndarray, "I K"]]:
+    """Give the normal equations of these effects, levels eliminated: the matrix, and each person's share of moments."""
+    shares = pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1)
+    return np.diag(pulls.sum(axis=0)) - pulls.T @ shares, sums - shares * sums.sum(axis=1, keepdims=True)
 
 
 def cell_sums(

@@ -8,9 +8,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+from ilb.offline.ahead import every_effect
 from ilb.online.policy import AbstractPolicy
 from ilb.streams import Stream
-from ilb.trust.accounts import effects_of
 from ilb.trust.crossfit import Fold, by_person, cell_sums
 from ilb.trust.replay import first_rows, queue_up, replay
 
@@ -44,13 +44,9 @@ def recorded_regret(
     return by_person(folds, parts)
 
 
-def regret_of_single(folds: Sequence[Fold], rounds: int) -> Float[np.ndarray, " people"]:
-    """Give the regret of the action that is best for the people of other folds."""
-    parts = []
-    for fold in folds:
-        values = recorded_values(fold, rounds)
-        parts.append((values.max(axis=2) - values[:, :, fold.best_action]).mean(axis=1))
-    return by_person(folds, parts)
+def best_recorded(folds: Sequence[Fold], rounds: int) -> Float[np.ndarray, " people"]:
+    """Give what the best recorded action of each moment would have brought everybody."""
+    return by_person(folds, [recorded_values(fold, rounds).max(axis=2).mean(axis=1) for fold in folds])
 
 
 def recorded_means(fold: Fold) -> Float[np.ndarray, "people K"]:
@@ -61,6 +57,6 @@ def recorded_means(fold: Fold) -> Float[np.ndarray, "people K"]:
 
 def recorded_values(fold: Fold, rounds: int) -> Float[np.ndarray, "people H K"]:
     """Give the mean reward of each person and action as it would be in each of their first contexts."""
-    rows = first_rows(fold.logs, rounds)
-    added = [effects_of(fold.expecting.moment, fold.logs, action)[rows] for action in range(fold.logs.actions)]
-    return np.asarray(recorded_means(fold)[:, None, :] + np.stack(added, axis=2))
+    shown = fold.logs.context[first_rows(fold.logs, rounds)]
+    added = every_effect(fold.expecting.moment, shown, fold.logs.actions)
+    return np.asarray(recorded_means(fold)[:, None, :] + added)

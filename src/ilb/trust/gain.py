@@ -19,16 +19,17 @@ from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.online.policy import AbstractPolicy
 from ilb.online.roster import build_policy
 from ilb.seeds import as_seed
-from ilb.trust.accounts import Account, best_single, followed, of_replays, play_everyone, what_was_done
+from ilb.trust.accounts import followed, of_replays, play_everyone, what_was_done
 from ilb.trust.agreement import LEAST_FOLLOWED, Weighed
 from ilb.trust.controls import run_controls
 from ilb.trust.crossfit import LEAST_PEOPLE, Fold, cross_fit, rows_of, with_rewards
-from ilb.trust.crossover import is_complete, recorded_regret, regret_of_single
+from ilb.trust.crossover import best_recorded, is_complete, recorded_regret
 from ilb.trust.evaluation import CROSSOVER, GAIN_OVER_DONE, QUEUE, Control, Evaluation, Horizon, Line
 from ilb.trust.propensities import Propensities, estimate, given, take_out
 from ilb.trust.replay import Replayed
-from ilb.trust.resampling import Resampling, difference, mean_of
+from ilb.trust.resampling import Resampling, Statistic, difference, mean_of
 from ilb.trust.sensitivity import Surprises, bound_gain
+from ilb.trust.single import BestSingle
 from ilb.types import Report, silent
 
 MOST_ROUNDS = 30
@@ -143,11 +144,12 @@ def estimate_gain(
         )
     resampling = Resampling(people, seed)
     policies = [build_policy(fold.ingredients, policy) for fold in folds]
-    accounts = {name: of_replays(replays[name], reached.rounds) for name in names}
-    accounts |= {DONE: what_was_done(folds, reached.rounds), SINGLE: best_single(folds, reached.rounds)}
+    done, single = what_was_done(folds, reached.rounds), BestSingle.of(folds, reached.rounds)
+    values: dict[str, Statistic] = {name: of_replays(replays[name], reached.rounds).value for name in names}
+    values |= {DONE: done.value, SINGLE: single.value}
     seen = {name: float(followed(replays[name])[reached.rounds - 1]) for name in names}
-    seen |= {name: float(1 - accounts[name].missing.mean()) for name in (DONE, SINGLE)}
-    lines = _queue_lines(policy, accounts, seen, reached.rounds, resampling)
+    seen |= {DONE: 1.0, SINGLE: 1 - single.missing}
+    lines = _queue_lines(policy, values, seen, reached.rounds, resampling)
     propensities = [estimate(fold.logs) for fold in folds] if propensities is None else propensities
     weighed = Weighed.of(folds, policies, propensities, replays[policy], reached.rounds, seed)
     second = weighed.lines(
@@ -157,7 +159,7 @@ def estimate_gain(
         float(followed(replays[policy])[weighed.rounds - 1]),
         resampling,
     )
-    exact = _regrets(policy, folds, policies, reached.rounds, resampling, seed)
+    exact = _regrets(policy, folds, policies, single, reached.rounds, resampling, seed)
     hidden = bound_gain(
         lines[0].figure, replays[policy], reached.rounds, Surprises.of(folds, propensities), folds[0].logs.actions
     )
@@ -177,6 +179,7 @@ def _regrets(
     policy: str,
     folds: Sequence[Fold],
     policies: Sequence[AbstractPolicy],
+    single: BestSingle,
     rounds: int,
     resampling: Resampling,
     seed: int,
@@ -184,10 +187,12 @@ def _regrets(
     """Give regrets where everybody has tried every action."""
     if not is_complete(folds):
         return ()
-    regrets = {policy: recorded_regret(folds, policies, rounds, seed=seed), SINGLE: regret_of_single(folds, rounds)}
+    regrets = {
+        policy: mean_of(recorded_regret(folds, policies, rounds, seed=seed)),
+        SINGLE: difference(mean_of(best_recorded(folds, rounds)), single.value),
+    }
     return tuple(
-        Line(f"regret of {name}", CROSSOVER, rounds, resampling.estimate(mean_of(values)))
-        for name, values in regrets.items()
+        Line(f"regret of {name}", CROSSOVER, rounds, resampling.estimate(regret)) for name, regret in regrets.items()
     )
 
 
@@ -222,19 +227,18 @@ def _refused(policy: str, people: int, horizon: Horizon, why: str) -> Evaluation
 
 
 def _queue_lines(
-    policy: str, accounts: Mapping[str, Account], seen: Mapping[str, float], rounds: int, resampling: Resampling
+    policy: str, values: Mapping[str, Statistic], seen: Mapping[str, float], rounds: int, resampling: Resampling
 ) -> tuple[Line, ...]:
     """Give gains and values; `seen` says for what share of people each way to decide can be followed."""
-    ours = accounts[policy].value
     gains = {
-        f"gain over {name}": (difference(ours, accounts[name].value), min(seen[policy], seen[name]))
+        f"gain over {name}": (difference(values[policy], values[name]), min(seen[policy], seen[name]))
         for name in (DONE, SINGLE, BANDIT)
         if name != policy
     }
-    values = {f"value of {name}": (account.value, seen[name]) for name, account in accounts.items()}
+    alone = {f"value of {name}": (value, seen[name]) for name, value in values.items()}
     return tuple(
         Line(name, QUEUE, rounds, resampling.estimate(figure), share)
-        for name, (figure, share) in (gains | values).items()
+        for name, (figure, share) in (gains | alone).items()
     )
 
 
