@@ -30,7 +30,7 @@ from ilb.models.baselines import DOUBT
 from ilb.models.calibration import Calibration
 from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, prior_weights
 from ilb.models.latent import LatentModel
-from ilb.online.cholesky import cholesky, solve_lower, solve_upper
+from ilb.online.cholesky import cholesky, inverse, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, linear_reward
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
@@ -246,7 +246,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             factor = cholesky(jnp.diag(before) + rewards)
             information = trust * shown + relevance * ((weights * residual) @ theta)
             v = solve_upper(factor, solve_lower(factor, information))
-            covariance = _inverse(factor)
+            covariance = inverse(factor)
             variance = relevance**2 * (outer @ covariance.ravel())
             miss = residual - relevance * (theta @ v)
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
@@ -295,9 +295,3 @@ def _evidence_of_rewards(
     scale = jnp.sum((1 - changed) * jnp.log(pooled[0]) + changed * jnp.log(pooled[1]))
     surprise = jnp.sum(rel_entr(changed, prior) + rel_entr(1 - changed, 1 - prior))
     return -0.5 * (log_volume + scale + misfit) - surprise
-
-
-def _inverse(factor: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    """Invert a matrix of which the lower factor is given."""
-    columns = jax.vmap(lambda unit: solve_lower(factor, unit))(jnp.eye(factor.shape[0]))
-    return jnp.asarray(columns @ columns.T)
