@@ -20,8 +20,8 @@ from ilb.live.slips import LARGEST, check_contexts
 from ilb.logs.messages import counted
 from ilb.networks import padded_size
 
-BATCH = 256
-"""Instances that one compiled call takes: the points of all their beliefs are in memory at once."""
+BATCH = 32
+"""Instances that one compiled call takes: the points of all their beliefs are in memory at once, best in the cache."""
 
 
 class LiveInstance:
