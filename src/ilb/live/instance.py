@@ -192,12 +192,13 @@ def decide_together(
         raise DecisionError("an instance belongs to another bandit; decide with the one that started it.")
     check_contexts(bound.schema, rows, [instance.label for instance in instances], bound.tell_far)
     decided: list[tuple[Vector, np.ndarray]] = []
+    size = padded_size(min(len(rows), BATCH))  # of every call, so that one program is compiled
     with ExitStack() as held:
         for instance in sorted(instances, key=id):
             held.enter_context(instance._lock)
         for first in range(0, len(rows), BATCH):
             some, contexts = instances[first : first + BATCH], rows[first : first + BATCH]
-            padded = [*range(len(some)), *([0] * (padded_size(len(some)) - len(some)))]
+            padded = [*range(len(some)), *([0] * (size - len(some)))]
             states, packed = bound.programs.decide_many(
                 bound.vector,
                 np.stack([np.asarray(some[i]._state) for i in padded]),
