@@ -30,7 +30,7 @@ from ilb.models.baselines import DOUBT
 from ilb.models.calibration import Calibration
 from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, prior_weights
 from ilb.models.latent import LatentModel
-from ilb.online.cholesky import cholesky, inverse, solve_lower, solve_upper
+from ilb.online.cholesky import cholesky, half_of_inverse, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, linear_reward
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
@@ -231,6 +231,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         theta, relevance = self.reward.theta, scales.relevance
         # One product of matrices with all instances and hypotheses as rows is faster than many small ones.
         outer = (theta[:, :, None] * theta[:, None, :]).reshape(len(theta), -1)
+        # Of a covariance the lower half is enough, with what is beside the diagonal counted twice.
+        i, j = np.tril_indices(theta.shape[1])
+        half = theta[:, i] * theta[:, j] * jnp.where(i == j, 1.0, 2.0)[None]
         trust = 1 / (1 + scales.bias**2 * rounds)
         prior = self.prior_precision / scales.wider
         before = prior + jnp.where(is_shown, trust * rounds, 0.0)
@@ -247,8 +250,8 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             factor = cholesky(jnp.diag(before) + rewards)
             information = trust * shown + relevance * ((weights * residual) @ theta)
             v = solve_upper(factor, solve_lower(factor, information))
-            covariance = inverse(factor)
-            variance = relevance**2 * (outer @ covariance.ravel())
+            covariance = half_of_inverse(factor)
+            variance = relevance**2 * (half @ covariance)
             miss = residual - relevance * (theta @ v)
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
             left = jnp.maximum(1 - weights * variance, 1e-6)
@@ -268,7 +271,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
         kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
-        lasting = relevance**2 * (outer @ (kept[:, None] * covariance * kept[None]).ravel())
+        lasting = relevance**2 * (half @ (kept[i] * covariance * kept[j]))
         soundness = jnp.where(jnp.arange(2)[:, None] == 0, 1 - changed, changed)
         return _Posterior(log_evidence, soundness, means, 1 - gain, own, factor, variance, lasting, expected)
 

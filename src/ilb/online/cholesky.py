@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 WRITTEN_OUT = 16
@@ -66,24 +67,23 @@ def solve_upper(factor: Float[Array, "n n"], vector: Float[Array, " n"]) -> Floa
     return jnp.stack([solved[i] for i in range(size)])
 
 
-def inverse(factor: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Invert the matrix L L' of which the lower factor L is given.
+def half_of_inverse(factor: Float[Array, "n n"]) -> Float[Array, " half"]:
+    """Give the lower half of the inverse of L L', row by row as by `np.tril_indices`; the upper half is the same.
 
-    >>> bool(jnp.allclose(inverse(jnp.array([[2.0, 0.0], [1.0, 2.0]])), jnp.array([[5.0, -2.0], [-2.0, 4.0]]) / 16))
-    True
+    >>> (16 * half_of_inverse(jnp.array([[2.0, 0.0], [1.0, 2.0]]))).tolist()
+    [5.0, -2.0, 4.0]
     """
     size = factor.shape[0]
+    if not size:
+        return factor.ravel()
     if size > WRITTEN_OUT:
         columns = jax.vmap(lambda unit: solve_lower(factor, unit))(jnp.eye(size))
-        return jnp.asarray(columns @ columns.T)
-    if not size:
-        return factor
+        return jnp.asarray((columns @ columns.T)[np.tril_indices(size)])
     root: list[list[Array]] = []  # the inverse of L, row by row
     for i in range(size):
         pivot = 1 / factor[i, i]
         root.append([-pivot * sum(factor[i, k] * root[k][j] for k in range(j, i)) for j in range(i)] + [pivot])
-    rows = [[sum(root[k][i] * root[k][j] for k in range(i, size)) for j in range(i + 1)] for i in range(size)]
-    return jnp.stack([jnp.stack([rows[max(i, j)][min(i, j)] for j in range(size)]) for i in range(size)])
+    return jnp.stack([sum(root[k][i] * root[k][j] for k in range(i, size)) for i in range(size) for j in range(i + 1)])
 
 
 def add_outer(factor: Float[Array, "m n"], vector: Float[Array, " m"]) -> Float[Array, "m n"]:
