@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ilb.online.cholesky import WRITTEN_OUT, add_outer, cholesky, solve_lower, solve_upper
+from ilb.online.cholesky import WRITTEN_OUT, add_outer, cholesky, half_of_inverse, solve_lower, solve_upper
 from ilb.online.linear import lin_ucb
 from ilb.simulation import Rounds, play
 
@@ -27,6 +27,10 @@ def test_factors_and_solves_agree_with_lapack(size: int) -> None:
     for solve, turned in ((solve_lower, factors), (solve_upper, factors.transpose(0, 2, 1))):
         solved = jax.jit(jax.vmap(solve))(factors, vectors)
         np.testing.assert_allclose(np.einsum("bij,bj->bi", turned, solved), vectors, atol=1e-4)
+    halves = jax.jit(jax.vmap(half_of_inverse))(factors)
+    rows, columns = np.tril_indices(size)
+    inverses = np.linalg.inv(np.asarray(matrices, np.float64))
+    np.testing.assert_allclose(halves, inverses[:, rows, columns], rtol=1e-4, atol=1e-4 / size)
 
 
 def test_a_matrix_that_is_not_positive_gives_nan() -> None:
@@ -60,12 +64,12 @@ def test_a_factor_follows_what_is_added_to_its_matrix_and_a_row_below_follows_th
     assert np.all(np.triu(rows[:-1], 1) == 0)
 
 
-@pytest.mark.parametrize("function", [cholesky, solve_lower, solve_upper, add_outer])
+@pytest.mark.parametrize("function", [cholesky, half_of_inverse, solve_lower, solve_upper, add_outer])
 def test_only_small_matrices_are_written_out(function: Callable[..., jax.Array]) -> None:
     """A program that is written out has no loop, and grows with the matrix; one with a loop is short."""
 
     def operations(size: int) -> list[str]:
-        arguments = (jnp.eye(size),) if function is cholesky else (jnp.eye(size), jnp.ones(size))
+        arguments = (jnp.eye(size),) if function in (cholesky, half_of_inverse) else (jnp.eye(size), jnp.ones(size))
         return [equation.primitive.name for equation in jax.make_jaxpr(function)(*arguments).eqns]
 
     loops = {"while", "scan"}

@@ -20,8 +20,8 @@ from ilb.live.slips import LARGEST, check_contexts
 from ilb.logs.messages import counted
 from ilb.networks import padded_size
 
-BATCH = 256
-"""Instances that one compiled call takes: the points of all their beliefs are in memory at once."""
+BATCH = 32
+"""Instances that one compiled call takes: the points of all their beliefs are in memory at once, best in the cache."""
 
 
 class LiveInstance:
@@ -192,12 +192,13 @@ def decide_together(
         raise DecisionError("an instance belongs to another bandit; decide with the one that started it.")
     check_contexts(bound.schema, rows, [instance.label for instance in instances], bound.tell_far)
     decided: list[tuple[Vector, np.ndarray]] = []
+    size = padded_size(min(len(rows), BATCH))  # of every call, so that one program is compiled
     with ExitStack() as held:
         for instance in sorted(instances, key=id):
             held.enter_context(instance._lock)
         for first in range(0, len(rows), BATCH):
             some, contexts = instances[first : first + BATCH], rows[first : first + BATCH]
-            padded = [*range(len(some)), *([0] * (padded_size(len(some)) - len(some)))]
+            padded = [*range(len(some)), *([0] * (size - len(some)))]
             states, packed = bound.programs.decide_many(
                 bound.vector,
                 np.stack([np.asarray(some[i]._state) for i in padded]),

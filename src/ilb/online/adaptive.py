@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import rel_entr
+from jax.scipy.special import erfc, rel_entr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
@@ -30,7 +30,7 @@ from ilb.models.baselines import DOUBT
 from ilb.models.calibration import Calibration
 from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, prior_weights
 from ilb.models.latent import LatentModel
-from ilb.online.cholesky import cholesky, solve_lower, solve_upper
+from ilb.online.cholesky import cholesky, half_of_inverse, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
 from ilb.online.latent import AbstractMeasuredBelief, linear_reward
 from ilb.online.policy import AbstractRewards, BeliefPolicy, Outlook, WorthTrying
@@ -92,8 +92,8 @@ class MixedRewards(AbstractRewards):
         actions = self.theta.shape[0]
         which, kind, own, state = jnp.split(noise, (1, 1 + actions, 1 + 2 * actions))
         # The first number says which hypothesis holds, those of `kind` which actions have changed.
-        h = jnp.minimum(jnp.searchsorted(jnp.cumsum(self.hypotheses), norm.cdf(which[0])), len(self.hypotheses) - 1)
-        changed = norm.cdf(kind) > self.soundness[h, 0]
+        h = jnp.minimum(jnp.searchsorted(jnp.cumsum(self.hypotheses), _below(which[0])), len(self.hypotheses) - 1)
+        changed = _below(kind) > self.soundness[h, 0]
         mean, share, variance = (
             jnp.where(changed, x[h, 1], x[h, 0]) for x in (self.means, self.share, self.own_variance)
         )
@@ -128,7 +128,7 @@ class MixedRewards(AbstractRewards):
         ahead = (self.means - rival) / spread
         # Knowing the best better pays where it turns out to be worse than the second.
         ahead = jnp.where(is_best[None, None], -ahead, ahead)
-        gain = spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
+        gain = spread * (ahead * _below(ahead) + norm.pdf(ahead))
         left = jnp.minimum(jnp.maximum(horizon - self.elapsed, 0.0), self.lifetime)
         rounds = jnp.where(jnp.isinf(horizon), self.rounds, left)
         return rounds * self._average(gain / (1 + self.reward_variance[None, None] / variance))
@@ -137,10 +137,11 @@ class MixedRewards(AbstractRewards):
         """Give the probability of an own effect, up or down, that is worth a remark."""
         effect = self.means - self.explained[:, None]
         std = jnp.sqrt(self.own_variance + TINY * self.reward_variance[None, None])
-        return norm.cdf((effect - self.noticeable) / std) + norm.cdf((-effect - self.noticeable) / std)
+        return _below((effect - self.noticeable) / std) + _below((-effect - self.noticeable) / std)
 
     def _average(self, values: Float[Array, "H 2 K"]) -> Values:
-        return jnp.einsum("h,hjk,hjk->k", self.hypotheses, self.soundness, values)
+        # Not by `einsum`, which would move the axis of two to the end, where no loop over it is worth while.
+        return jnp.sum(self.hypotheses[:, None, None] * self.soundness * values, axis=(0, 1))
 
     def _variances(self) -> Float[Array, "H 2 K"]:
         return self.own_variance + self.share**2 * self.variance[:, None]
@@ -230,6 +231,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         theta, relevance = self.reward.theta, scales.relevance
         # One product of matrices with all instances and hypotheses as rows is faster than many small ones.
         outer = (theta[:, :, None] * theta[:, None, :]).reshape(len(theta), -1)
+        # Of a covariance the lower half is enough, with what is beside the diagonal counted twice.
+        i, j = np.tril_indices(theta.shape[1])
+        half = theta[:, i] * theta[:, j] * jnp.where(i == j, 1.0, 2.0)[None]
         trust = 1 / (1 + scales.bias**2 * rounds)
         prior = self.prior_precision / scales.wider
         before = prior + jnp.where(is_shown, trust * rounds, 0.0)
@@ -246,8 +250,8 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             factor = cholesky(jnp.diag(before) + rewards)
             information = trust * shown + relevance * ((weights * residual) @ theta)
             v = solve_upper(factor, solve_lower(factor, information))
-            covariance = _inverse(factor)
-            variance = relevance**2 * (outer @ covariance.ravel())
+            covariance = half_of_inverse(factor)
+            variance = relevance**2 * (half @ covariance)
             miss = residual - relevance * (theta @ v)
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
             left = jnp.maximum(1 - weights * variance, 1e-6)
@@ -267,10 +271,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
         kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
-        lasting = relevance**2 * (outer @ (kept[:, None] * covariance * kept[None]).ravel())
-        return _Posterior(
-            log_evidence, jnp.stack([1 - changed, changed]), means, 1 - gain, own, factor, variance, lasting, expected
-        )
+        lasting = relevance**2 * (half @ (kept[i] * covariance * kept[j]))
+        soundness = jnp.where(jnp.arange(2)[:, None] == 0, 1 - changed, changed)
+        return _Posterior(log_evidence, soundness, means, 1 - gain, own, factor, variance, lasting, expected)
 
     def _evidence_of_contexts(
         self, scales: _Scales, shown: Float[Array, " n"], rounds: Float[Array, ""]
@@ -297,7 +300,6 @@ def _evidence_of_rewards(
     return -0.5 * (log_volume + scale + misfit) - surprise
 
 
-def _inverse(factor: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    """Invert a matrix of which the lower factor is given."""
-    columns = jax.vmap(lambda unit: solve_lower(factor, unit))(jnp.eye(factor.shape[0]))
-    return jnp.asarray(columns @ columns.T)
+def _below(x: Array) -> Array:
+    r"""Give $\Phi(x)$; `norm.cdf` computes two functions and takes one of them."""
+    return 0.5 * erfc(-np.sqrt(0.5).astype(x.dtype) * x)

@@ -283,11 +283,12 @@ def probability_best(rewards: AbstractRewards, allowed: Allowed) -> Values:
     The points are the same for every decision, so that probabilities are a function of the belief alone.
     """
     half = np.random.default_rng(0).standard_normal((PROPENSITY_POINTS // 2, rewards.noise_size)).astype(np.float32)
-    values = jax.vmap(rewards.at)(jnp.asarray(np.concatenate([half, -half])))
-    open_values = jnp.where(allowed[None], values, -jnp.inf)
+    # With the points on the last axis, largest and sums over actions are taken of many points at once.
+    values = jax.vmap(rewards.at, out_axes=1)(jnp.asarray(np.concatenate([half, -half])))
+    open_values = jnp.where(allowed[:, None], values, -jnp.inf)
     # A compiled program may compute a value twice, for the maximum and to be compared with it, and round it in two
     # ways: what is the largest but for rounding is the largest.
-    rounding = ROUNDING * np.finfo(values.dtype).eps * jnp.abs(values).max(axis=1, keepdims=True)
-    largest = open_values >= open_values.max(axis=1, keepdims=True) - rounding
+    rounding = ROUNDING * np.finfo(values.dtype).eps * jnp.abs(values).max(axis=0, keepdims=True)
+    largest = open_values >= open_values.max(axis=0, keepdims=True) - rounding
     # Ties share their point, so that the shares sum to one.
-    return jnp.mean(largest / largest.sum(axis=1, keepdims=True), axis=0)
+    return jnp.mean(largest / largest.sum(axis=0, keepdims=True), axis=1)
