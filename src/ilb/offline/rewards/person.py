@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from threadpoolctl import threadpool_limits
 
 from ilb.models.latent import LinearReward
 from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
@@ -58,20 +59,23 @@ class PersonRewardRecipe(RewardRecipe):
         del keys, report  # nothing is drawn that depends on a key
         for task in tasks:
             warn_of_unseen_actions(task)
-        return [self._fit(task) for task in tasks]
+        # Matrices are small: threads that share one of them only wait for each other.
+        with threadpool_limits(1):
+            return [self._fit(task) for task in tasks]
 
     def _fit(self, task: RewardTask) -> RewardFit:
         dim = task.mean_encodings.shape[1] + min(self.hidden, len(task.labels))
         rows = _Rows.of(task, self.most_rows, round(self.most_work / max(dim, 1) ** 3))
         axes = _principal_axes(rows.context, self.most_columns if self.moment != "none" else 0)
         moment = rows.context @ axes
-        fitted = self._fit_people(task, rows, rows.reward, moment)
         trees: Trees | None = None
+        reward = rows.reward
         if self.moment == "boosted" and rows.context.shape[1]:
-            left = _left_unexplained(fitted, rows, moment)
+            # What trees are fitted to is near enough after fewer steps.
+            left = _left_unexplained(self.hastened()._fit_people(task, rows, reward, moment), rows, moment)
             trees, foreseen = self.boosting.fit(rows.context, rows.action, left, rows.person)
-            fitted = self._fit_people(task, rows, rows.reward - foreseen, moment)
-        return _complete(fitted, rows, trees, axes)
+            reward = reward - foreseen
+        return _complete(self._fit_people(task, rows, reward, moment), rows, trees, axes)
 
     def _fit_people(
         self,

@@ -149,6 +149,11 @@ class _People(NamedTuple):
     def second(self) -> Float[np.ndarray, "I p p"]:
         return np.asarray(self.covariance + self.mean[:, :, None] * self.mean[:, None, :])
 
+    def summed_second(self, weight: Float[np.ndarray, " I"]) -> Float[np.ndarray, "p p"]:
+        """Add up the second moments of everyone, some of whom count for more than others."""
+        of_means = (weight[:, None] * self.mean).T @ self.mean
+        return np.asarray(np.tensordot(weight, self.covariance, 1) + of_means)
+
 
 class _Estimator:
     """One run of EM: the sums that never change, and the parameters as they are by now."""
@@ -276,12 +281,12 @@ class _Estimator:
     def _take_population(self, people: _People) -> _People:
         """Take the population from the people; u is rescaled to variance one, which its loadings will make up for."""
         n, unit = self.n, np.ones(self.p)
+        second = people.summed_second(np.ones(self.people)) / self.people
         if n:
             self.mean[:n] = people.mean[:, :n].mean(axis=0)
-            second = people.second[:, :n, :n].mean(axis=0)
-            self.population[:n, :n] = second - np.outer(self.mean[:n], self.mean[:n])
+            self.population[:n, :n] = second[:n, :n] - np.outer(self.mean[:n], self.mean[:n])
             self._keep_population_positive()
-        scale = np.sqrt(np.einsum("ipp->p", people.second[:, self.hidden, self.hidden]) / self.people)
+        scale = np.sqrt(np.diag(second)[self.hidden])
         unit[self.hidden] = 1 / scale
         self.spread[self.hidden] *= scale**2
         return _People(people.mean * unit, people.covariance * unit[:, None] * unit)
@@ -302,7 +307,7 @@ class _Estimator:
             np.sum(np.linalg.inv(self.population) * squares) + self.people * np.linalg.slogdet(self.population)[1]
         )
         distance -= np.linalg.slogdet(people.covariance)[1].sum() + self.people * self.p
-        second = np.einsum("i,ipq->pq", sums.contexts, people.second[:, :n, :n])
+        second = people.summed_second(sums.contexts)[:n, :n]
         shown = np.sum(sums.encoding_sum @ sums.encoding_precision * people.mean[:, :n])
         return float(shown - 0.5 * np.sum(sums.encoding_precision * second) - 0.5 * distance)
 
