@@ -132,7 +132,7 @@ def level_model(logs: Logs) -> LatentModel:
 def test_drifting_levels_are_foreseen_nearly_as_well_as_by_who_knows_how_they_drift() -> None:
     model, others = level_model(levels_that_drift(0.9, 0)), levels_that_drift(0.9, 1)
     staying = float(predict_ahead(model, others).log_likelihood.mean())
-    drift = find_drift([model], [others], rounds=50)
+    drift = find_drift([(model, others)], rounds=50)
     found = float(predict_ahead(drift.apply(model), others).log_likelihood.mean())
     forgetting = float(predict_ahead(model.with_memory(drift.memory), others).log_likelihood.mean())
     limit = exact_log_likelihood(0.9, others)
@@ -144,7 +144,7 @@ def test_drifting_levels_are_foreseen_nearly_as_well_as_by_who_knows_how_they_dr
 
 def test_people_who_stay_have_no_drift_that_anybody_would_notice() -> None:
     model, others = level_model(levels_that_drift(1.0, 0)), levels_that_drift(1.0, 1)
-    drift = find_drift([model], [others], rounds=50)
+    drift = find_drift([(model, others)], rounds=50)
     staying, found = (predict_ahead(one, others).log_likelihood.mean() for one in (model, drift.apply(model)))
     assert found - staying < 0.002
 
