@@ -365,6 +365,29 @@ def test_people_who_wander_are_found_out() -> None:
     assert "--time" in row.remedy
 
 
+def test_a_model_that_forgets_is_not_said_to_take_people_as_always_the_same() -> None:
+    def leap(rng: np.random.Generator, state: np.ndarray, rows: int) -> np.ndarray:
+        steps = rng.normal(size=(len(state), rows, 2))
+        return state + np.cumsum(steps, axis=1) + rng.normal(size=(len(state), rows, 2))
+
+    staying = held(people(moment=leap))
+    forgetting = replace(staying, model=staying.model.with_memory(0.6))
+    assert check_drift(staying).verdict is Verdict.BROKEN
+    row = check_drift(forgetting)
+    assert row.verdict is Verdict.DOUBTFUL
+    assert "0.6 times" in row.remedy
+    assert "always the same" not in row.remedy
+
+
+def test_who_forgets_at_once_never_knows_a_person(clean: HeldOut) -> None:
+    def rounds(memory: float) -> float | None:
+        model = clean.model.with_memory(memory)
+        return check_reliability(replace(clean, model=model)).numbers["rounds"]
+
+    assert rounds(1.0) is not None
+    assert rounds(0.02) is None
+
+
 def test_a_choice_by_the_moment_is_found_out_and_is_worse_where_the_moment_pays() -> None:
     def by_moment(rng: np.random.Generator, state: np.ndarray, shown: np.ndarray) -> np.ndarray:
         return np.argmax(
@@ -474,6 +497,8 @@ def test_a_column_that_stands_still_is_a_fingerprint_to_whoever_learns_by_tellin
         logs = people(moment=still)
     plain = as_it_is(logs)
     assert check_fingerprints(plain).verdict is Verdict.FINE  # nothing was learned from it
+    assert check_people_apart(plain).verdict is Verdict.FINE  # without any noise, distances have no end
+    assert 1 < check_people_apart(plain).numbers["gain"] < np.log(64)
     by_hand = replace(plain, model=replace(plain.model, provenance=None))
     row = check_fingerprints(by_hand)
     assert row.verdict is Verdict.BROKEN
