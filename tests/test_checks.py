@@ -497,13 +497,18 @@ def test_a_column_that_stands_still_is_a_fingerprint_to_whoever_learns_by_tellin
         logs = people(moment=still)
     plain = as_it_is(logs)
     assert check_fingerprints(plain).verdict is Verdict.FINE  # nothing was learned from it
-    assert check_people_apart(plain).verdict is Verdict.FINE  # without any noise, distances have no end
-    assert 1 < check_people_apart(plain).numbers["gain"] < np.log(64)
     by_hand = replace(plain, model=replace(plain.model, provenance=None))
     row = check_fingerprints(by_hand)
     assert row.verdict is Verdict.BROKEN
     assert "--drop x2" in row.remedy
     assert row.numbers["lost_together"] == row.numbers["lost"]["x2"] > 0.5
+
+
+def test_a_still_column_that_people_share_does_not_drown_what_tells_them_apart(clean: HeldOut) -> None:
+    rng, logs = np.random.default_rng(0), clean.logs
+    age = rng.integers(12, size=logs.instances)[logs.instance] + 1e-7 * rng.normal(size=logs.rows)
+    without = contrastive_gains(clean, clean.encodings).mean()
+    assert contrastive_gains(clean, np.column_stack([clean.encodings, age])).mean() > without + 1
 
 
 def test_fits_have_the_shape_of_residuals_that_others_left(clean: HeldOut, clean_logs: Logs) -> None:
