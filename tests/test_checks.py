@@ -365,6 +365,29 @@ def test_people_who_wander_are_found_out() -> None:
     assert "--time" in row.remedy
 
 
+def test_a_model_that_forgets_is_not_said_to_take_people_as_always_the_same() -> None:
+    def leap(rng: np.random.Generator, state: np.ndarray, rows: int) -> np.ndarray:
+        steps = rng.normal(size=(len(state), rows, 2))
+        return state + np.cumsum(steps, axis=1) + rng.normal(size=(len(state), rows, 2))
+
+    staying = held(people(moment=leap))
+    forgetting = replace(staying, model=staying.model.with_memory(0.6))
+    assert check_drift(staying).verdict is Verdict.BROKEN
+    row = check_drift(forgetting)
+    assert row.verdict is Verdict.DOUBTFUL
+    assert "0.6 times" in row.remedy
+    assert "always the same" not in row.remedy
+
+
+def test_who_forgets_at_once_never_knows_a_person(clean: HeldOut) -> None:
+    def rounds(memory: float) -> float | None:
+        model = clean.model.with_memory(memory)
+        return check_reliability(replace(clean, model=model)).numbers["rounds"]
+
+    assert rounds(1.0) is not None
+    assert rounds(0.02) is None
+
+
 def test_a_choice_by_the_moment_is_found_out_and_is_worse_where_the_moment_pays() -> None:
     def by_moment(rng: np.random.Generator, state: np.ndarray, shown: np.ndarray) -> np.ndarray:
         return np.argmax(
@@ -479,6 +502,13 @@ def test_a_column_that_stands_still_is_a_fingerprint_to_whoever_learns_by_tellin
     assert row.verdict is Verdict.BROKEN
     assert "--drop x2" in row.remedy
     assert row.numbers["lost_together"] == row.numbers["lost"]["x2"] > 0.5
+
+
+def test_a_still_column_that_people_share_does_not_drown_what_tells_them_apart(clean: HeldOut) -> None:
+    rng, logs = np.random.default_rng(0), clean.logs
+    age = rng.integers(12, size=logs.instances)[logs.instance] + 1e-7 * rng.normal(size=logs.rows)
+    without = contrastive_gains(clean, clean.encodings).mean()
+    assert contrastive_gains(clean, np.column_stack([clean.encodings, age])).mean() > without + 1
 
 
 def test_fits_have_the_shape_of_residuals_that_others_left(clean: HeldOut, clean_logs: Logs) -> None:

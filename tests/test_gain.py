@@ -18,6 +18,7 @@ from ilb.cli import run as run_the_program
 from ilb.cli.console import results
 from ilb.errors import IlbWarning, LogsError
 from ilb.logs import Logs
+from ilb.models.drift import Drift
 from ilb.models.latent import LatentModel
 from ilb.networks import NoEncoder
 from ilb.offline import training
@@ -376,6 +377,16 @@ def test_what_is_expected_of_a_person_who_changes_is_what_a_live_belief_expects_
         state = belief.learn(state, Step(jnp.asarray(context), jnp.asarray(action), jnp.asarray(reward)))
     np.testing.assert_allclose(expect(forgetful, logs).mean[0], belief.believe(state).mean(), atol=2e-3)
     assert np.abs(expect(forgetful, logs).mean - expect(small_model, logs).mean).max() > 0.02
+
+
+def test_replays_take_people_who_change_as_they_are_on_average(small_model: LatentModel, small_logs: Logs) -> None:
+    changing = Drift(0.5, 0.3, 2.0).apply(small_model)
+    staying, drifting = (Fold.of(small_logs, np.arange(20), model) for model in (small_model, changing))
+    for one, other in zip(staying.expectations, drifting.expectations, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    # What a bandit without a model takes for noise does not depend on whether the model forgets.
+    np.testing.assert_allclose(staying.ingredients.reward_variance, drifting.ingredients.reward_variance, rtol=1e-5)
+    assert float(drifting.model.noise.memory) == 0.5
 
 
 def test_people_who_change_are_not_replayed_without_a_word(folds: list[Fold], evaluation: Evaluation) -> None:

@@ -130,9 +130,9 @@ def level_model(logs: Logs) -> LatentModel:
 
 
 def test_drifting_levels_are_foreseen_nearly_as_well_as_by_who_knows_how_they_drift() -> None:
-    model, others = level_model(levels_that_drift(0.9, 0)), levels_that_drift(0.9, 1)
+    model, others = level_model(levels_that_drift(0.9, 0)), levels_that_drift(0.9, 2)
     staying = float(predict_ahead(model, others).log_likelihood.mean())
-    drift = find_drift([(model, others)], rounds=50)
+    drift = find_drift([(model, levels_that_drift(0.9, 1))], rounds=50)
     found = float(predict_ahead(drift.apply(model), others).log_likelihood.mean())
     forgetting = float(predict_ahead(model.with_memory(drift.memory), others).log_likelihood.mean())
     limit = exact_log_likelihood(0.9, others)
@@ -163,6 +163,9 @@ def test_a_drift_scales_noise_and_what_only_rewards_show_and_can_be_undone(small
     shown = before.theta[:, :n] ** 2 @ (1 / before.prior_precision[:n])
     hidden = before.theta[:, n:] ** 2 @ (1 / before.prior_precision[n:])
     np.testing.assert_allclose(after.theta**2 @ (1 / after.prior_precision), shown + 4 * hidden, rtol=1e-5)
+    assert "memory=0.5" in repr(changed)
+    assert "memory" not in repr(model)
+    assert without_drift(model) is model
     back = without_drift(changed)
     for one, other in zip(jax.tree.leaves(back.bare()), jax.tree.leaves(model.bare()), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)

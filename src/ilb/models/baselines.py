@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
+from ilb.models.drift import without_drift
 from ilb.models.latent import LatentModel
 from ilb.models.recurrent import RecurrentRegression
 from ilb.types import as_real
@@ -154,6 +155,11 @@ class Ingredients:
     def model(self) -> LatentModel:
         return _given(self._model, "a latent model. Fit one with `fit`, and give it to `prepare_ingredients`.")
 
+    @cached_property
+    def staying_model(self) -> LatentModel:
+        """The model of people who stay as they are: its variances are those that policies need which forget nothing."""
+        return without_drift(self.model)
+
     @property
     def log_fits(self) -> AbstractLogFits:
         return _given(
@@ -193,7 +199,7 @@ class Ingredients:
     @cached_property
     def encoding_states(self) -> DiscreteStates:
         """Discrete states from encodings, which need both a model and logs."""
-        return self.log_fits.encoding_states(self.model)
+        return self.log_fits.encoding_states(self.staying_model)
 
     @cached_property
     def reward_variance(self) -> Float[Array, " K"]:
@@ -201,7 +207,7 @@ class Ingredients:
         if self._reward_variance is not None:
             return jnp.broadcast_to(jnp.asarray(self._reward_variance, jnp.float32), (self.actions,))
         if self._model is not None:
-            return self._model.noise.reward_variance
+            return self.staying_model.noise.reward_variance
         return _given(
             self._log_fits, "the variance of rewards. Give reward_variance=, or a model or logs that it is measured in."
         ).reward_variance

@@ -42,7 +42,7 @@ NO_DRIFT = Drift()
 def without_drift(model: LatentModel) -> LatentModel:
     """Give the model as it was fitted, as if people stayed as they are."""
     drift = Drift.of(model)
-    return _scaled(model, Drift(1.0, 1 / drift.noise, 1 / drift.state))
+    return model if drift == NO_DRIFT else _scaled(model, Drift(1.0, 1 / drift.noise, 1 / drift.state))
 
 
 def _scaled(model: LatentModel, by: Drift) -> LatentModel:

@@ -178,6 +178,9 @@ class LatentModel(eqx.Module):
     def with_memory(self, memory: float) -> LatentModel:
         """Return the model for people who change: in each round, what was seen before counts `memory` times as much.
 
+        All variances stay. A fit that has found a memory has changed them with it: `ilb.models.drift.without_drift`
+        gives such a model as if people stayed, and `Drift` any other.
+
         >>> import jax.random as jr
         >>> from ilb.environments import draw_world
         >>> float(draw_world(jr.key(0)).oracle().with_memory(0.9).noise.memory)
@@ -250,6 +253,8 @@ class LatentModel(eqx.Module):
         ]
         if self.moment is not None:
             parts.append(f"moment={type(self.moment).__name__}")
+        if float(self.noise.memory) < 1:
+            parts.append(f"memory={float(self.noise.memory):.2g}")
         if self.provenance is not None:
             parts.append(f"fitted on {self.provenance.rows} rows")
         return f"LatentModel({', '.join(parts)})"

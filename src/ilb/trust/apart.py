@@ -24,6 +24,9 @@ SHUFFLES = 99
 MOST_COMPARED, MOST_ROWS = 64, 32
 """People of each part who are told apart from each other, and rows of each."""
 
+MOST_APART = 1e4
+"""A variance of people, in units of the noise of one row, that tells them apart as surely as can be."""
+
 NO_CONTEXTS = "The model reads no contexts: it knows people by their rewards alone."
 
 
@@ -89,8 +92,10 @@ def _gains(encodings: Float[np.ndarray, "rows n"], starts: np.ndarray) -> Float[
     real = offsets < lengths[chosen][:, None]
     index = np.where(real, starts[chosen][:, None] + offsets, 0)
     batch = Batch(np.zeros((*index.shape, 0)), real, ~np.eye(len(chosen), dtype=bool))
-    placed = (encodings - scatter.population_mean) @ basis.matrix
-    precision = 1 / np.maximum(basis.population_variances, 1e-4)
+    # A column that stands still has no noise; without a bound distances would be lost in rounding.
+    narrower = np.sqrt(np.maximum(basis.population_variances / MOST_APART, 1.0))
+    placed = (encodings - scatter.population_mean) @ (basis.matrix / narrower)
+    precision = 1 / np.clip(basis.population_variances, 1e-4, MOST_APART)
     zero = jnp.zeros(placed.shape[1])
     laid_out, precisions = (jnp.asarray(part, jnp.float32) for part in (placed[index], precision))
     losses = np.asarray(_losses(laid_out, batch, zero, precisions))
@@ -121,7 +126,8 @@ def check_fingerprints(held: HeldOut) -> Check:
     def lost_without(names: Sequence[str]) -> float:
         without, columns = context.copy(), np.concatenate([blocks[name] for name in names])
         without[:, columns] = context[:, columns].mean(axis=0)
-        return 1 - float(contrastive_gains(held, held.encode(without)).mean()) / max(gain, 1e-9)
+        left = float(contrastive_gains(held, held.encode(without)).mean())
+        return float(np.clip(1 - left / gain, 0.0, 1.0)) if gain > 0 else 0.0
 
     lost = {name: lost_without([name]) for name in still}
     together = lost_without(list(still)) if still else 0.0

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from ilb.errors import IlbWarning, LogsError
 from ilb.logs import Logs
 from ilb.models.baselines import Ingredients
+from ilb.models.drift import without_drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import AbstractMoment
 from ilb.offline.ahead import moment_effects
@@ -33,8 +34,8 @@ class Fold:
     """People who were held out, what was learned from all others, and what that expects of those held out.
 
     `effects` are those of the actions on the others, each compared with their own mean, and minus infinity where none
-    of them had it. `expecting` is the model itself, or a plain one where expectations in closed form can't be had from
-    it.
+    of them had it. `expecting` is the model itself, as if people stayed as they are, which replays take for granted; or
+    a plain one where expectations in closed form can't be had from it.
     """
 
     people: Int[np.ndarray, " held_out"]
@@ -58,7 +59,8 @@ class Fold:
         unseen = people if left_out is None else left_out
         others, held_out = table.select(np.setdiff1d(np.arange(logs.instances), unseen)), table.select(people)
         # Expectations in closed form need linear rewards; an own level for each person does for others.
-        expecting = model if isinstance(model.reward, LinearReward) else plain_models(others)["own level"]
+        linear = isinstance(model.reward, LinearReward)
+        expecting = without_drift(model) if linear else plain_models(others)["own level"]
         return cls(
             people,
             held_out,

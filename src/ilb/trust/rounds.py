@@ -58,10 +58,14 @@ def check_drift(held: HeldOut) -> Check:
     )
     if not alarms:
         return Check("drift", question, figure, bar, Verdict.FINE, sentence, "", numbers)
-    verdict = Verdict.BROKEN if largest > 0.5 else Verdict.DOUBTFUL
+    memory = float(held.model.noise.memory)
+    verdict = Verdict.BROKEN if largest > 0.5 and memory == 1 else Verdict.DOUBTFUL
     remedy = (
         "The model takes a person as always the same. Name the time column (time=, --time), so that the moment may "
         "depend on it; use recent rows only; distrust what rests on old ones."
+        if memory == 1
+        else f"The model knows that people change: what was seen a round ago counts {memory:.2g} times as much as what "
+        "is seen now. Look whether intervals hold what they say; what holds of a person holds for now, not for good."
     )
     return Check("drift", question, figure, bar, verdict, sentence, remedy, numbers)
 

@@ -128,7 +128,10 @@ def _rows(count: float) -> str:
 
 
 def _rounds_until_known(model: LatentModel) -> float | None:
-    """Count rounds, with actions in turn, until the model knows so much of how actions differ; None if they don't."""
+    """Count rounds, with actions in turn, until the model knows so much of how actions differ; None if they don't.
+
+    Where it forgets, old rounds count for less, and it may never know so much.
+    """
     if not isinstance(model.reward, LinearReward):
         return None
     numbers = Calibration.of(model, model.reward)
@@ -139,8 +142,10 @@ def _rounds_until_known(model: LatentModel) -> float | None:
     shown[: model.encoded_dim] = 1
     each = np.diag(shown) + numbers.theta.T / numbers.reward_variance @ numbers.theta / len(numbers.theta)
     unknown = np.sum(apart**2 / numbers.prior_precision)
+    memory = float(model.noise.memory)
     for rounds in np.unique(np.round(np.geomspace(1, 10_000, 200))):
-        left = np.linalg.inv(np.diag(numbers.prior_precision) + rounds * each)
+        counting = rounds if memory == 1 else (1 - memory**rounds) / (1 - memory)
+        left = np.linalg.inv(np.diag(numbers.prior_precision) + counting * each)
         if 1 - np.einsum("ap,pq,aq->", apart, left, apart) / unknown >= KNOWN:
             return float(rounds)
     return float("inf")
