@@ -15,7 +15,7 @@ from ilb.environments import AbstractPerturbation, SuddenChanges, SyntheticWorld
 from ilb.errors import FitError
 from ilb.logs import Logs
 from ilb.models.calibration import Calibration
-from ilb.models.drift import Drift, without_drift
+from ilb.models.drift import NO_DRIFT, Drift, without_drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.ahead import predict_ahead
@@ -169,6 +169,19 @@ def test_a_drift_scales_noise_and_what_only_rewards_show_and_can_be_undone(small
     back = without_drift(changed)
     for one, other in zip(jax.tree.leaves(back.bare()), jax.tree.leaves(model.bare()), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_change_is_not_looked_for_where_nobody_had_an_action_twice() -> None:
+    rng, people = np.random.default_rng(0), 80
+    action = np.concatenate([rng.permutation(4) for _ in range(people)])
+    walk = np.cumsum(rng.normal(size=(people, 4)), axis=1).ravel()  # as well an effect of person and action
+    person, time = np.indices((people, 4)).reshape(2, -1)
+    frame = pa.table({"who": person, "t": time, "did": action, "got": walk + 0.1 * rng.normal(size=4 * people)})
+    crossover = Logs.from_frame(frame, instance="who", time="t", action="did", reward="got")
+    assert choose_model(crossover).candidate.drift == NO_DRIFT
+    again = frame.set_column(2, "did", pa.array(action // 2))  # two actions, each twice
+    repeated = Logs.from_frame(again, instance="who", time="t", action="did", reward="got")
+    assert choose_model(repeated).candidate.drift != NO_DRIFT
 
 
 def test_a_fit_keeps_how_people_drift_on_disk_and_when_it_is_made_again(tmp_path: Path) -> None:

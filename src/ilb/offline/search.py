@@ -283,8 +283,15 @@ class Search:
             if changing is not None and changing.trial.log_likelihood > self._best.trial.log_likelihood:
                 self.attempts.append(changing)
 
+    @property
+    def _may_show_drift(self) -> bool:
+        """Whether somebody had an action twice, and some more rounds: else change looks like effects of actions."""
+        told = self.logs.rewarded
+        cells = self.logs.instance[told].astype(np.int64) * self.logs.actions + self.logs.action[told]
+        return bool(self.logs.lengths.max() >= LEAST_DRIFTING and len(np.unique(cells)) < len(cells))
+
     def _let_drift(self, attempt: _Attempt) -> _Attempt | None:
-        if not attempt.trial.eligible or self.logs.lengths.max() < LEAST_DRIFTING:
+        if not attempt.trial.eligible or not self._may_show_drift:
             return None
         candidate = attempt.trial.candidate
         found = let_drift(attempt.models, self._held_out(candidate), ROUNDS)

@@ -115,9 +115,9 @@ def effects_of_seen(logs: Logs) -> Float[np.ndarray, " K"]:
 
     Effects are differences within people: whom an action was given to does not matter.
 
-    >>> logs = Logs.from_arrays(np.zeros((2, 2, 0)), [[0, 1], [1, 2]], [[1.0, 2.0], [9.0, 8.5]], actions=4)
+    >>> logs = Logs.from_arrays(np.zeros((2, 2, 0)), [[0, 1], [1, 2]], [[1.0, 2.0], [9.0, 8.2]], actions=4)
     >>> effects_of_seen(logs).round(2).tolist()
-    [-0.5, 0.5, 0.0, -inf]
+    [-0.4, 0.6, -0.2, -inf]
     """
     seen = np.bincount(logs.action[logs.rewarded], minlength=logs.actions) > 0
     return np.where(seen, action_effects(logs), -np.inf)
