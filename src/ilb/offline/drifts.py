@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
-from ilb.offline.ahead import Foresight, Predictions, predict_ahead
+from ilb.offline.ahead import Foresight
 from ilb.offline.choice import NEGLIGIBLE
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
@@ -34,49 +34,19 @@ MOST_WORK = 1_000_000
 """People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
 
 
-class Drifting(NamedTuple):
-    """How people change, and what that predicts of everyone: with a drift that was found without them."""
-
-    drift: Drift
-    predictions: list[Predictions]
-
-
-def let_drift(models: Sequence[LatentModel], held_out: Sequence[Logs], rounds: int) -> Drifting | None:
-    """Find how people change, where each model meets people it has not seen; None where nobody would notice it.
-
-    Three numbers can be found that fit few people by chance. So everyone is predicted with those of the other tables,
-    or, of a single table, of the other half of the people.
-    """
-    if not all(isinstance(model.reward, LinearReward) for model in models):
-        return None
-    pairs = list(zip(models, held_out, strict=True))
-    groups = [[pair] for pair in pairs] if len(pairs) > 1 else _halves(*pairs[0])
-    drift = find_drift([pair for group in groups for pair in group], rounds)
-    if drift == NO_DRIFT:
-        return None
-    others = [[pair for group in groups if group is not own for pair in group] for own in groups]
-    apart = [find_drift(other, rounds) for other in others]
-    if len(pairs) > 1:
-        told = [predict_ahead(own.apply(m), logs, rounds=rounds) for own, (m, logs) in zip(apart, pairs, strict=True)]
-        return Drifting(drift, told)
-    [(model, logs)] = pairs
-    even, odd = (predict_ahead(own.apply(model), logs, rounds=rounds) for own in apart)
-    is_odd = even.person % 2 == 1
-    mean, std = np.where(is_odd, odd.mean, even.mean), np.where(is_odd, odd.std, even.std)
-    return Drifting(drift, [even._replace(mean=mean, std=std)])
-
-
-def _halves(model: LatentModel, logs: Logs) -> list[list[tuple[LatentModel, Logs]]]:
-    return [[(model, logs.select(np.arange(first, logs.instances, 2)))] for first in (0, 1)]
-
-
 def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
-    """Find the drift that makes rewards most likely, of people whom the model beside them has not seen."""
+    """Find the drift that makes rewards most likely, of people whom the model beside them has not seen.
+
+    None where nobody would notice it, or where its three numbers fit no better than chance would make them.
+    """
+    if not all(isinstance(model.reward, LinearReward) for model, _ in pairs):
+        return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in pairs]
 
     def likelihood(drift: Drift) -> float:
         return float(np.mean(np.concatenate([one.predict(drift, rounds).log_likelihood for one in ahead])))
 
+    rewards = sum(len(one.predict(NO_DRIFT, rounds).reward) for one in ahead)
     tried = {start: likelihood(start) for start in STARTS}
     best, staying = max(tried, key=lambda drift: tried[drift]), likelihood(NO_DRIFT)
     if tried[best] < staying - HOPELESS:
@@ -86,7 +56,7 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
     begin = _free(best)
     options: Any = {"maxfev": TRIES, "initial_simplex": np.vstack([begin, begin + np.diag(STEP)])}
     found = minimize(lambda free, *_: -likelihood(_drift(free)), begin, method="Nelder-Mead", options=options)
-    return _drift(found.x) if -found.fun > staying + NEGLIGIBLE else NO_DRIFT
+    return _drift(found.x) if -found.fun > staying + NEGLIGIBLE + len(found.x) / rewards else NO_DRIFT
 
 
 def _some(model: LatentModel, logs: Logs) -> Logs:

@@ -17,12 +17,13 @@ from threadpoolctl import threadpool_limits
 
 from ilb.errors import RareActionWarning
 from ilb.logs import Logs
+from ilb.models.drift import NO_DRIFT
 from ilb.models.latent import LatentModel
 from ilb.networks import NoEncoder, SideBySide
 from ilb.offline.ahead import Predictions, join, predict_ahead
 from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
 from ilb.offline.completion import complete_model, train_encoders, without_clock
-from ilb.offline.drifts import let_drift
+from ilb.offline.drifts import find_drift
 from ilb.offline.encoders import word_for
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.recipe import EncoderRecipe
@@ -95,9 +96,6 @@ LEAST_BOOSTED = 300
 
 MOST_BOOSTED_COLUMNS = 200
 """With more context columns trees would take longer than all the rest."""
-
-CLEARLY = 1
-"""Standard errors by which people who change must be predicted better: who forgets for no reason decides worse."""
 
 LEAST_DRIFTING = 3
 """Rounds of somebody in which a change can show."""
@@ -294,15 +292,12 @@ class Search:
         if not attempt.trial.eligible or not self._may_show_drift:
             return None
         candidate = attempt.trial.candidate
-        found = let_drift(attempt.models, self._held_out(candidate), ROUNDS)
-        if found is None:
+        drift = find_drift(list(zip(attempt.models, self._held_out(candidate), strict=True)), ROUNDS)
+        if drift == NO_DRIFT:
             return None
-        name, rank = f"{candidate.name}, memory {found.drift.memory:.2g}", candidate.rank + 1
-        changing = replace(candidate, name=name, rank=rank, reference=False, drift=found.drift)
-        predictions = join([one.of_people(number) for number, one in enumerate(found.predictions)])
-        trial = Trial(changing, predictions, eligible=True)
-        lead = trial.lead_over(attempt.trial)
-        return attempt._replace(trial=trial) if lead.value > CLEARLY * lead.standard_error else None
+        name, rank = f"{candidate.name}, memory {drift.memory:.2g}", candidate.rank + 1
+        changing = replace(candidate, name=name, rank=rank, reference=False, drift=drift)
+        return attempt._replace(trial=Trial(changing, self._predict(changing, attempt.models), eligible=True))
 
     def _misfits_of(self, candidate: Candidate) -> tuple[float, ...]:
         """Ask how often, and how, the model that was chosen is wrong for people whom it has not seen."""
