@@ -43,12 +43,16 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
         return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in pairs]
 
-    def likelihood(drift: Drift) -> float:
-        return float(np.mean(np.concatenate([one.predict(drift, rounds).log_likelihood for one in ahead])))
+    def likelihoods(drift: Drift) -> Float[np.ndarray, " rewards"]:
+        return np.concatenate([one.predict(drift, rounds).log_likelihood for one in ahead])
 
-    rewards = sum(len(one.predict(NO_DRIFT, rounds).reward) for one in ahead)
+    def likelihood(drift: Drift) -> float:
+        return float(likelihoods(drift).mean())
+
+    as_is = likelihoods(NO_DRIFT)
+    rewards, staying = len(as_is), float(as_is.mean())
     tried = {start: likelihood(start) for start in STARTS}
-    best, staying = max(tried, key=lambda drift: tried[drift]), likelihood(NO_DRIFT)
+    best = max(tried, key=lambda drift: tried[drift])
     if tried[best] < staying - HOPELESS:
         return NO_DRIFT
     from scipy.optimize import minimize  # slow to import, and few tables need it
