@@ -149,6 +149,12 @@ def test_people_who_stay_have_no_drift_that_anybody_would_notice() -> None:
     assert found - staying < 0.002
 
 
+@pytest.mark.parametrize("off", [Drift(noise=0.6), Drift(noise=1.8), Drift(state=0.3), Drift(1.0, 1.5, 0.5)])
+def test_variances_that_are_off_are_no_change(off: Drift) -> None:
+    wrong, others = off.apply(level_model(levels_that_drift(1.0, 0))), levels_that_drift(1.0, 1)
+    assert find_drift([(wrong, others)], rounds=50) == NO_DRIFT
+
+
 def test_a_drift_scales_noise_and_what_only_rewards_show_and_can_be_undone(small_logs: Logs) -> None:
     model = complete_model(IdentityEncoder(), small_logs, reward=PersonRewardRecipe(2))
     changed = Drift(0.5, 0.3, 4.0).apply(model)

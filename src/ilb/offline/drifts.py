@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
-from ilb.offline.ahead import Foresight
+from ilb.offline.ahead import Foresight, Predictions, join, lead
 from ilb.offline.choice import NEGLIGIBLE
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
@@ -30,6 +30,9 @@ HOPELESS = 0.02
 TRIES = 30
 """Drifts that are tried after the starts."""
 
+STAYING_TRIES = 20
+"""Scales that are tried for people who stay."""
+
 MOST_WORK = 1_000_000
 """People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
 
@@ -37,30 +40,44 @@ MOST_WORK = 1_000_000
 def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
     """Find the drift that makes rewards most likely, of people whom the model beside them has not seen.
 
-    None where nobody would notice it, or where its three numbers fit no better than chance would make them.
+    None where nobody would notice it, or where its three numbers fit no better than chance would make them. Variances
+    that are off for people who stay are no change: a memory must be worth more than one standard error beside people
+    who stay and may have other variances, too.
     """
     if not all(isinstance(model.reward, LinearReward) for model, _ in pairs):
         return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in pairs]
 
-    def likelihoods(drift: Drift) -> Float[np.ndarray, " rewards"]:
-        return np.concatenate([one.predict(drift, rounds).log_likelihood for one in ahead])
+    def predict(drift: Drift) -> Predictions:
+        return join([one.predict(drift, rounds).of_people(number) for number, one in enumerate(ahead)])
 
     def likelihood(drift: Drift) -> float:
-        return float(likelihoods(drift).mean())
+        return float(predict(drift).log_likelihood.mean())
 
-    as_is = likelihoods(NO_DRIFT)
+    as_is = predict(NO_DRIFT).log_likelihood
     rewards, staying = len(as_is), float(as_is.mean())
     tried = {start: likelihood(start) for start in STARTS}
     best = max(tried, key=lambda drift: tried[drift])
     if tried[best] < staying - HOPELESS:
         return NO_DRIFT
+    drift = _climb(lambda free: likelihood(_drift(free)), _free(best), TRIES)
+    found = predict(_drift(drift))
+    if found.log_likelihood.mean() <= staying + NEGLIGIBLE + len(drift) / rewards:
+        return NO_DRIFT
+    scales = _climb(lambda free: likelihood(_still(free)), np.zeros(2), STAYING_TRIES)
+    ahead_of_still = lead(found, predict(_still(scales)))
+    worth = max(NEGLIGIBLE + 1 / rewards, ahead_of_still.standard_error)
+    return _drift(drift) if ahead_of_still.value > worth else NO_DRIFT
+
+
+def _climb(height: Callable[[np.ndarray], float], begin: np.ndarray, tries: int) -> np.ndarray:
+    """Look for the highest point, in so many tries."""
     from scipy.optimize import minimize  # slow to import, and few tables need it
 
-    begin = _free(best)
-    options: Any = {"maxfev": TRIES, "initial_simplex": np.vstack([begin, begin + np.diag(STEP)])}
-    found = minimize(lambda free, *_: -likelihood(_drift(free)), begin, method="Nelder-Mead", options=options)
-    return _drift(found.x) if -found.fun > staying + NEGLIGIBLE + len(found.x) / rewards else NO_DRIFT
+    corners = np.vstack([begin, begin + np.diag(STEP[-len(begin) :])])
+    options: Any = {"maxfev": tries, "initial_simplex": corners}
+    found = minimize(lambda free, *_: -height(free), begin, method="Nelder-Mead", options=options)
+    return np.asarray(found.x)
 
 
 def _some(model: LatentModel, logs: Logs) -> Logs:
@@ -76,3 +93,8 @@ def _free(drift: Drift) -> Float[np.ndarray, " 3"]:
 def _drift(free: Float[np.ndarray, " 3"]) -> Drift:
     values = np.array([expit(free[0]), *np.exp(free[1:])])
     return Drift(*np.clip(values, NARROWEST, WIDEST).round(4).tolist())
+
+
+def _still(scales: Float[np.ndarray, " 2"]) -> Drift:
+    """Give people who stay, with other variances."""
+    return Drift(1.0, *np.clip(np.exp(scales), NARROWEST[1:], WIDEST[1:]).tolist())
