@@ -111,21 +111,31 @@ class Conditioned(NamedTuple):
 def spread_of(model: LatentModel) -> float:
     assert isinstance(model.reward, LinearReward)
     theta, intercept = np.asarray(model.reward.theta), np.asarray(model.reward.intercept)
-    return float(np.mean(theta**2 @ np.diag(model.noise.population_covariance)) + np.var(intercept))
+    # Actions less their mean, as a product with a matrix: a level that actions share does not count.
+    centring = np.eye(ACTIONS) - 1 / ACTIONS
+    covariance = centring @ theta @ np.asarray(model.noise.population_covariance) @ theta.T @ centring
+    own = float(model.noise.leftover_variance)  # coefficients are known here
+    return float(np.trace(covariance) / ACTIONS + np.mean((centring @ intercept) ** 2) + own)
 
 
 def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: tuple[int, ...] = ()) -> Conditioned:
     """State, bias, own effects, all contexts and all rewards in one joint Gaussian, conditioned in float64."""
     assert isinstance(model.reward, LinearReward)
-    theta = hypothesis.relevance * np.asarray(model.reward.theta, np.float64)
+    theta = np.array(model.reward.theta, np.float64)
+    population = np.diag(np.asarray(model.noise.population_covariance, np.float64))
+    lost = np.zeros(ACTIONS)
+    if not hypothesis.relevant:
+        lost = np.diag(theta[:, :SHOWN] @ np.diag(population[:SHOWN]) @ theta[:, :SHOWN].T)
+        theta[:, :SHOWN] = 0
     intercept = np.asarray(model.reward.intercept, np.float64)
     dim, rho = theta.shape[1], spread_of(model)
     own = (
         float(model.noise.leftover_variance)
+        + lost
         + hypothesis.own**2 * rho
         + CHANGE**2 * rho * np.isin(range(ACTIONS), changed)
     )
-    state = hypothesis.wider * np.diag(np.asarray(model.noise.population_covariance, np.float64))
+    state = hypothesis.wider * population
     prior = np.diag(np.concatenate([state, np.full(SHOWN, hypothesis.bias**2), own]))
     contexts = np.zeros((SHOWN, dim + SHOWN + ACTIONS))
     contexts[:, :SHOWN] = contexts[:, dim : dim + SHOWN] = np.eye(SHOWN)
@@ -157,13 +167,27 @@ def test_without_doubt_it_is_the_calibrated_posterior(model: LatentModel, past: 
     assert float(found.hypotheses[0]) == 1
 
 
-def test_with_full_doubt_it_is_a_bandit_from_scratch(model: LatentModel, past: Past) -> None:
-    belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(HYPOTHESES[-1],)))
-    variance = float(model.noise.leftover_variance) + spread_of(model)
+def test_with_full_doubt_it_is_a_bandit_from_scratch(past: Past) -> None:
+    model = model_with(0)
+    nothing = HYPOTHESES[-1]._replace(own=0.0)
+    belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(nothing,)))
     assert isinstance(model.reward, LinearReward)
-    arms = ArmBelief(ACTIONS, model.noise.reward_variance, model.reward.intercept, jnp.asarray(variance))
+    theta = np.asarray(model.reward.theta)
+    explained = np.diag(theta @ np.asarray(model.noise.population_covariance) @ theta.T)
+    variance = float(model.noise.leftover_variance) + explained
+    arms = ArmBelief(ACTIONS, model.noise.reward_variance, model.reward.intercept, jnp.asarray(variance, jnp.float32))
     expected, found = compiled(arms.rewards, seen_by(arms, past), np.zeros(SHOWN, np.float32)), believed(belief, past)
     np.testing.assert_allclose(moments(found), moments(expected), atol=1e-5)
+
+
+def test_a_level_that_people_differ_in_is_no_reason_to_doubt_actions_more() -> None:
+    """Rewards of some people are higher by a lot, whatever is done: nothing is known less of what is best."""
+    model = model_with(1)
+    assert isinstance(model.reward, LinearReward)
+    level = jnp.zeros_like(model.reward.theta).at[:, SHOWN].set(100.0)
+    lifted = eqx.tree_at(lambda m: m.reward.theta, model, model.reward.theta + level)
+    changes = [np.diff(np.asarray(AdaptiveBelief(one).scales.own_variance), axis=1) for one in (model, lifted)]
+    np.testing.assert_allclose(changes[1], changes[0], rtol=1e-2)
 
 
 @pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda hypothesis: hypothesis.says)
@@ -265,9 +289,9 @@ def test_a_trial_is_worth_what_integration_says(past: Past) -> None:
         gain, _ = quad(lambda y, a=ahead, s=reach: max(a + s * y, 0) * norm.pdf(y), -12, 12, limit=200)
         plays = 1 + float(np.asarray(belief.reward_variance)[action]) / variance
         assert worth[action] == pytest.approx((112 - ROUNDS) * gain / plays, rel=1e-3, abs=1e-4)
-    # With an unknown horizon, as much is ahead as there was.
+    # With an unknown horizon, twice as much is ahead as there was.
     unknown = worth_trying(rewards, np.inf)
-    np.testing.assert_allclose(unknown, worth * ROUNDS / (112 - ROUNDS), rtol=1e-5)
+    np.testing.assert_allclose(unknown, worth * 2 * ROUNDS / (112 - ROUNDS), rtol=1e-5)
 
 
 def test_what_contexts_will_tell_is_not_worth_a_trial(past: Past) -> None:

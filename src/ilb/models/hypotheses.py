@@ -24,8 +24,8 @@ class Hypothesis(NamedTuple):
     r"""$\beta$: the encoder's bias, in units of the noise of one encoding."""
     own: float = 0.0
     r"""$\tau$: own effects of person and action, in units of the spread of expected rewards."""
-    relevance: float = 1.0
-    r"""$\gamma$: 1 where rewards follow the latent state as in the logs, 0 where they have nothing to do with it."""
+    relevant: bool = True
+    """Whether contexts say of rewards what they said in the logs, or nothing."""
 
 
 HYPOTHESES = (
@@ -35,14 +35,34 @@ HYPOTHESES = (
     Hypothesis("this person is unlike most in the logs", wider=10, bias=1, own=0.1),
     Hypothesis("this person is unlike anybody in the logs", wider=100, bias=3, own=0.1),
     Hypothesis("this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, own=1),
-    Hypothesis("the contexts of this person say nothing about the rewards", own=1, relevance=0),
+    Hypothesis("the contexts of this person say nothing about the rewards", own=1, relevant=False),
 )
 """What may be; the first is what the model says, and holds without doubt."""
 
 
+LEAST_SPREAD = 0.01
+"""The least spread of expected rewards, in units of the variance of a reward: less takes hundreds of plays to see."""
+
+
 def expected_spread(numbers: Calibration) -> float:
-    r"""Give $\rho^2$, the variance of expected rewards over people and actions: the unit of effects not in the logs."""
-    return float(np.mean(numbers.theta**2 @ (1 / numbers.prior_precision)) + np.var(numbers.intercept))
+    r"""Give $\rho^2$, how much actions differ for a person, in expected rewards: the unit of effects not in the logs.
+
+    A level that actions share does not matter to who chooses among them, however much people differ in it.
+    """
+    apart = numbers.theta - numbers.theta.mean(axis=0)
+    spread = np.mean(apart**2 @ (1 / numbers.prior_precision)) + np.var(numbers.intercept) + numbers.own_variance.mean()
+    return float(max(spread, LEAST_SPREAD * numbers.reward_variance.mean()))
+
+
+def own_variances(hypothesis: Hypothesis, numbers: Calibration) -> Float[np.ndarray, " K"]:
+    """Give the variance of what a person has of an action beside what the state explains.
+
+    If contexts say nothing of rewards, what they would have explained is there all the same, and nobody knows it.
+    """
+    shown = len(numbers.shift)
+    no_longer_shown = numbers.theta[:, :shown] ** 2 @ (1 / numbers.prior_precision[:shown])
+    own = numbers.own_variance + hypothesis.own**2 * expected_spread(numbers)
+    return np.asarray(own if hypothesis.relevant else own + no_longer_shown)
 
 
 def prior_weights(

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from ilb.logs import Logs
 from ilb.models.calibration import Calibration
-from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread
+from ilb.models.hypotheses import HYPOTHESES, Hypothesis, own_variances
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import moment_effects
 from ilb.offline.encodings import encode_contexts
@@ -95,9 +95,9 @@ class _Seen(NamedTuple):
 
 def _under(hypothesis: Hypothesis, numbers: Calibration, seen: _Seen) -> Float[np.ndarray, " people"]:
     """Give the log-density of everybody's mean encoding, and of their mean rewards given that."""
-    theta = hypothesis.relevance * numbers.theta
-    prior = numbers.prior_precision / hypothesis.wider
     shown = seen.encoding.shape[1]
+    theta = numbers.theta * (hypothesis.relevant | (np.arange(numbers.theta.shape[1]) >= shown))
+    prior = numbers.prior_precision / hypothesis.wider
     noise = hypothesis.bias**2 + 1 / seen.rounds[:, None]
     apart = 1 / prior[:shown] + noise
     contexts = -0.5 * np.sum(np.log(apart) + seen.encoding**2 / apart, axis=1)
@@ -106,7 +106,7 @@ def _under(hypothesis: Hypothesis, numbers: Calibration, seen: _Seen) -> Float[n
     mean = np.zeros_like(precision)
     mean[:, :shown] = seen.encoding / noise / precision[:, :shown]
     # Given the encoding, mean rewards have the covariance theta' V theta + diagonal: its inverse is that of p x p.
-    own = numbers.own_variance + hypothesis.own**2 * expected_spread(numbers)
+    own = own_variances(hypothesis, numbers)
     told = seen.pulls > 0
     diagonal = np.where(told, own + numbers.reward_variance / np.where(told, seen.pulls, 1), 1.0)
     off = np.where(told, seen.residual - mean @ theta.T, 0.0)

@@ -3,11 +3,13 @@ r"""The adaptive belief: hypotheses on how wrong the model is for this person, w
 Under a hypothesis $h = (\kappa, \beta, \tau, \gamma)$, in the basis of `Calibration` (noise of one encoding is one):
 
 $$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, I / t), \quad b \sim N(0, \beta^2 I), \quad
-  \bar r_a \mid v \sim N(\gamma \theta_a^\top v + c_a + \delta_a, \sigma_a^2 / N_a), \quad
+  \bar r_a \mid v \sim N(\gamma \theta_{a,z}^\top z + \theta_{a,u}^\top u + c_a + \delta_a, \sigma_a^2 / N_a), \quad
   \delta_a \sim (1 - \epsilon) N(0, \omega_a + \tau^2 \rho^2) + \epsilon N(0, \omega_a + (\tau^2 + \Delta^2) \rho^2)$$
 
-with the own effects $\omega_a$ of the logs and the spread $\rho$ of expected rewards. Bias and own effects are
-integrated out, so everything is a function of the sums of `Evidence`. Whether an action has changed ($\epsilon$) is
+with v = (z, u), of which contexts show z, the own effects $\omega_a$ of the logs (where contexts say nothing, $\gamma =
+0$, and what they would have explained, $\theta_{a,z}^\top S \theta_{a,z}$), and the spread $\rho$ of what is expected
+of the actions for one person. Bias and own effects are integrated out, so everything is a function of the sums of
+`Evidence`. Whether an action has changed ($\epsilon$) is
 judged for each action against what all else says of it, with the others' judgements held fixed (`PASSES` times).
 
 Without doubt only the first hypothesis is left, which is `CalibratedBelief`.
@@ -23,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erfc, rel_entr
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ilb.errors import DecisionError
 from ilb.models.baselines import DOUBT
 from ilb.models.calibration import Calibration
-from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, prior_weights
+from ilb.models.hypotheses import HYPOTHESES, Hypothesis, expected_spread, own_variances, prior_weights
 from ilb.models.latent import LatentModel
 from ilb.online.cholesky import cholesky, half_of_inverse, solve_lower, solve_upper
 from ilb.online.evidence import Evidence
@@ -39,11 +41,21 @@ from ilb.types import Allowed, Values, as_float32, as_real
 CHANGE = 1.0
 r"""$\Delta$: how much an action may have changed since the logs, in units of the spread of expected rewards."""
 
+AHEAD = 2.0
+"""Rounds that are taken to be ahead where the horizon is unknown, for each one that was.
+
+As many would be the median if all horizons were alike on a logarithmic scale; the mean is larger, and without an end to
+the scale it has none. Two is the mean where it ends at seven times the rounds that were.
+"""
+
 NOTICEABLE = 0.5
 """An own effect is reported that is larger than this, in the same units."""
 
 PASSES = 2
 """How often the actions are judged one by one."""
+
+KNOWN = 1e12
+"""The precision of what is as good as known, in the basis of `Calibration`."""
 
 TINY = 1e-12
 """What is added to variances that may be zero, in units of the variance of rewards."""
@@ -68,7 +80,6 @@ class MixedRewards(AbstractRewards):
     variance: Float[Array, "H K"]
     lasting: Float[Array, "H K"]
     explained: Float[Array, "H K"]
-    relevance: Float[Array, " H"]
     theta: Float[Array, "K p"]
     reward_variance: Float[Array, " K"]
     noticeable: Float[Array, ""]
@@ -97,7 +108,7 @@ class MixedRewards(AbstractRewards):
         mean, share, variance = (
             jnp.where(changed, x[h, 1], x[h, 0]) for x in (self.means, self.share, self.own_variance)
         )
-        off = self.relevance[h] * (self.theta @ solve_upper(self.factor[h], state))
+        off = self.theta @ solve_upper(self.factor[h], state)
         return mean + share * off + jnp.sqrt(variance) * own
 
     def outlook(self) -> Outlook:
@@ -129,9 +140,10 @@ class MixedRewards(AbstractRewards):
         # Knowing the best better pays where it turns out to be worse than the second.
         ahead = jnp.where(is_best[None, None], -ahead, ahead)
         gain = spread * (ahead * _below(ahead) + norm.pdf(ahead))
-        left = jnp.minimum(jnp.maximum(horizon - self.elapsed, 0.0), self.lifetime)
-        rounds = jnp.where(jnp.isinf(horizon), self.rounds, left)
-        return rounds * self._average(gain / (1 + self.reward_variance[None, None] / variance))
+        left = jnp.where(jnp.isinf(horizon), AHEAD * self.rounds, jnp.maximum(horizon - self.elapsed, 0.0))
+        return jnp.minimum(left, self.lifetime) * self._average(
+            gain / (1 + self.reward_variance[None, None] / variance)
+        )
 
     def _noticed(self) -> Float[Array, "H 2 K"]:
         """Give the probability of an own effect, up or down, that is worth a remark."""
@@ -166,7 +178,7 @@ class _Scales(NamedTuple):
 
     wider: Float[Array, "*H"]
     bias: Float[Array, "*H"]
-    relevance: Float[Array, "*H"]
+    relevant: Bool[Array, "*H"]
     own_variance: Float[Array, "*H 2 K"]
 
 
@@ -194,12 +206,15 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         with np.errstate(divide="ignore"):
             self.log_prior = as_float32(np.log(prior))
         self.change_probability = as_float32(doubt / 10)
-        spread = expected_spread(Calibration.of(model, linear_reward(model)))
+        numbers = Calibration.of(model, linear_reward(model))
+        spread = expected_spread(numbers)
         self.noticeable = as_real(NOTICEABLE * np.sqrt(spread))
-        wider, bias, own, relevance = np.array([hypothesis[1:] for hypothesis in hypotheses], np.float32).T
-        sound = np.asarray(self.own_variance)[None] + (own**2 * spread)[:, None]
+        wider, bias, relevant = (
+            np.array([getattr(hypothesis, name) for hypothesis in hypotheses]) for name in ("wider", "bias", "relevant")
+        )
+        sound = np.stack([own_variances(hypothesis, numbers) for hypothesis in hypotheses])
         own_variance = np.stack([sound, sound + CHANGE**2 * spread], axis=1)
-        self.scales = _Scales(*map(as_float32, (wider, bias, relevance, own_variance)))
+        self.scales = _Scales(as_float32(wider), as_float32(bias), jnp.asarray(relevant), as_float32(own_variance))
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -211,7 +226,6 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         return MixedRewards(
             hypotheses,
             *posterior[1:],
-            self.scales.relevance,
             self.reward.theta,
             self.reward_variance,
             self.noticeable,
@@ -228,7 +242,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         """Infer v, own effects and which actions have changed, under one hypothesis."""
         n, rounds, pulls = self.model.encoded_dim, state.rounds, state.rewards.pulls
         is_shown = jnp.arange(len(self.prior_precision)) < n
-        theta, relevance = self.reward.theta, scales.relevance
+        theta = self.reward.theta
         # One product of matrices with all instances and hypotheses as rows is faster than many small ones.
         outer = (theta[:, :, None] * theta[:, None, :]).reshape(len(theta), -1)
         # Of a covariance the lower half is enough, with what is beside the diagonal counted twice.
@@ -236,8 +250,10 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         half = theta[:, i] * theta[:, j] * jnp.where(i == j, 1.0, 2.0)[None]
         trust = 1 / (1 + scales.bias**2 * rounds)
         prior = self.prior_precision / scales.wider
-        before = prior + jnp.where(is_shown, trust * rounds, 0.0)
-        shown = self.shown(state)
+        # What contexts show has no part in rewards that it says nothing of: there it is as if known to be zero.
+        told = jnp.where(scales.relevant, trust * rounds, KNOWN)
+        before = prior + jnp.where(is_shown, told, 0.0)
+        shown = scales.relevant * trust * self.shown(state)
         seen = state.rewards.seen
         residual = state.rewards.means()
         noise = self.reward_variance / jnp.where(seen, pulls, 1)
@@ -246,47 +262,46 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         changed = jnp.zeros_like(pulls)
         for _ in range(PASSES):
             weights = jnp.where(seen, (1 - changed) / pooled[0] + changed / pooled[1], 0.0)
-            rewards = (relevance**2 * (weights @ outer)).reshape(theta.shape[1], -1)
+            rewards = (weights @ outer).reshape(theta.shape[1], -1)
             factor = cholesky(jnp.diag(before) + rewards)
-            information = trust * shown + relevance * ((weights * residual) @ theta)
+            information = shown + (weights * residual) @ theta
             v = solve_upper(factor, solve_lower(factor, information))
             covariance = half_of_inverse(factor)
-            variance = relevance**2 * (half @ covariance)
-            miss = residual - relevance * (theta @ v)
+            variance = half @ covariance
+            miss = residual - theta @ v
             # What all but its own rewards say of an action: its mean reward is off by `alone` with variance `others`.
             left = jnp.maximum(1 - weights * variance, 1e-6)
             alone, others = miss / left, (variance / left)[None] + pooled
             ratio = -0.5 * (jnp.log(others[1] / others[0]) + alone**2 * (1 / others[1] - 1 / others[0]))
             judged, changed = changed, jax.nn.sigmoid(log_odds + jnp.where(seen, ratio, 0.0))
-        log_evidence = self._evidence_of_contexts(scales, shown[:n], rounds) + _evidence_of_rewards(
+        log_evidence = self._evidence_of_contexts(scales, state) + _evidence_of_rewards(
             jnp.where(seen, judged, self.change_probability),
             self.change_probability,
             jnp.where(seen[None], pooled, 1.0),
             2 * jnp.sum(jnp.log(jnp.diag(factor) / jnp.sqrt(before))),
-            jnp.sum(weights * miss**2) + jnp.sum(before * (v - trust * shown / before) ** 2),
+            jnp.sum(weights * miss**2) + jnp.sum(before * (v - shown / before) ** 2),
         )
         gain = jnp.where(seen[None], scales.own_variance / pooled, 0.0)
-        expected = self.reward.intercept + relevance * (theta @ v)
+        expected = self.reward.intercept + theta @ v
         means = expected[None] + gain * miss[None]
         own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
         kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
-        lasting = relevance**2 * (half @ (kept[i] * covariance * kept[j]))
+        lasting = half @ (kept[i] * covariance * kept[j])
         soundness = jnp.where(jnp.arange(2)[:, None] == 0, 1 - changed, changed)
         return _Posterior(log_evidence, soundness, means, 1 - gain, own, factor, variance, lasting, expected)
 
-    def _evidence_of_contexts(
-        self, scales: _Scales, shown: Float[Array, " n"], rounds: Float[Array, ""]
-    ) -> Float[Array, ""]:
-        count = jnp.maximum(rounds, 1)
-        variance = scales.wider / self.prior_precision[: len(shown)] + scales.bias**2 + 1 / count
-        return -0.5 * jnp.sum(jnp.log(variance) + (shown / count) ** 2 / variance) * (rounds > 0)
+    def _evidence_of_contexts(self, scales: _Scales, state: Evidence) -> Float[Array, ""]:
+        n, count = self.model.encoded_dim, jnp.maximum(state.rounds, 1)
+        variance = scales.wider / self.prior_precision[:n] + scales.bias**2 + 1 / count
+        mean = self.shown(state)[:n] / count
+        return -0.5 * jnp.sum(jnp.log(variance) + mean**2 / variance) * (state.rounds > 0)
 
 
 def adaptive(model: LatentModel, doubt: float = DOUBT, horizon: int | None = None) -> BeliefPolicy:
     """Doubt the model as far as a person gives cause to, and try what is worth trying over the rounds to come.
 
-    With an unknown `horizon` as many rounds are taken to be ahead as there were.
+    With an unknown `horizon` twice as many rounds are taken to be ahead as there were.
     """
     return BeliefPolicy(AdaptiveBelief(model, doubt), WorthTrying(as_real(np.inf if horizon is None else horizon)))
 

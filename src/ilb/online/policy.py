@@ -244,8 +244,8 @@ class IndependentThompson(AbstractRule):
 class WorthTrying(AbstractRule):
     """The expected reward, and what is gained in the rounds to come by knowing the action better.
 
-    With an unknown `horizon` (infinite) as many rounds are taken to be ahead as there were; near a known one, the rule
-    is greedy.
+    With an unknown `horizon` (infinite) the belief says how many rounds may be ahead; near a known one, the rule is
+    greedy.
     """
 
     horizon: Float[Array, ""] = eqx.field(converter=as_real, default=np.inf)
