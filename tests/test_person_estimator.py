@@ -91,7 +91,7 @@ def row_covariance(table: Table, estimator: _Estimator) -> np.ndarray:
 
 def encodings_log_density(table: Table) -> float:
     """The part of the likelihood of encodings that does not depend on the states, which the bound leaves out."""
-    rows = np.concatenate(table.encodings)
+    rows = np.concatenate([one - one.mean(axis=0) for one in table.encodings])
     inverse = np.linalg.inv(table.noise)
     return float(-0.5 * np.sum(rows @ inverse * rows) - 0.5 * len(rows) * np.linalg.slogdet(2 * np.pi * table.noise)[1])
 
@@ -118,7 +118,7 @@ def test_the_bound_is_the_evidence_of_coefficients_when_people_are_independent_o
     features = features.reshape(rows, -1)
     precision = np.linalg.inv(row_covariance(table, estimator))
     quadratic, linear = features.T @ precision @ features, features.T @ precision @ table.reward
-    for i, covariance in enumerate(people.covariance):
+    for i, covariance in enumerate(people.covariance[people.kind]):
         for one in np.flatnonzero(table.person == i):
             for other in np.flatnonzero(table.person == i):
                 a, b = table.action[one] * size, table.action[other] * size
@@ -136,7 +136,7 @@ def test_the_bound_is_the_evidence_of_coefficients_when_people_are_independent_o
     )
     inverse, away = np.linalg.inv(estimator.population), people.mean - estimator.mean
     noise_precision = np.linalg.inv(table.noise)
-    for i, covariance in enumerate(people.covariance):
+    for i, covariance in enumerate(people.covariance[people.kind]):
         distance = np.trace(inverse @ covariance) + away[i] @ inverse @ away[i] - p
         distance += np.linalg.slogdet(estimator.population)[1] - np.linalg.slogdet(covariance)[1]
         evidence -= 0.5 * distance
@@ -166,7 +166,7 @@ def test_people_are_believed_as_dense_gaussian_conditioning_says_when_coefficien
         surprise = np.r_[told, encodings.ravel()] - loadings @ estimator.mean
         np.testing.assert_allclose(people.mean[i], estimator.mean + gain @ surprise, atol=1e-8)
         left = estimator.population - gain @ loadings @ estimator.population
-        np.testing.assert_allclose(people.covariance[i], left, atol=1e-8)
+        np.testing.assert_allclose(people.covariance[people.kind[i]], left, atol=1e-8)
 
 
 def test_with_many_people_the_bound_approaches_the_dense_likelihood_of_everything() -> None:
@@ -456,3 +456,38 @@ def test_a_fit_does_not_depend_on_where_people_stand() -> None:
     )
     one: PersonModelFit = fit_person_model(table.sums, 2)
     np.testing.assert_allclose(one.coefficients, fit_person_model(moved.sums, 2).coefficients, atol=1e-6)
+
+
+# People who are known equally well
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_people_of_a_kind_had_the_same_actions_as_often_and_as_many_contexts(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = draw_table(3, people=60, actions=2, longest=4, d=1, n=2)
+    kinds = _Estimator(table.sums, 1, False, own_effects=True).kinds
+    had = [np.bincount(table.action[table.person == i], minlength=2).tolist() for i in range(60)]
+    known = [(len(rows), *counts) for rows, counts in zip(table.encodings, had, strict=True)]
+    assert len(kinds.size) == len(set(known)) < 60
+    for i in range(60):
+        assert [known[j] == known[i] for j in range(60)] == (kinds.of == kinds.of[i]).tolist()
+        assert kinds.size[kinds.of[i]] == known.count(known[i])
+    monkeypatch.setattr(person_estimator, "FEW_KINDS", few)
+    rng = np.random.default_rng(0)
+    matrices, vectors = rng.normal(size=(len(kinds.size), 3, 3)), rng.normal(size=(60, 3))
+    one_by_one = [matrices[kind] @ vector for kind, vector in zip(kinds.of, vectors, strict=True)]
+    np.testing.assert_allclose(kinds.times(matrices, vectors), one_by_one, atol=1e-12)
+
+
+def test_contexts_that_never_vary_within_people_do_not_drown_the_bound() -> None:
+    """Their noise is next to nothing, so how likely they are is a huge number, whose last digits would end a fit."""
+    table = draw_table(0, people=200, actions=4, longest=6, d=0, n=1)
+    states = [np.repeat(rows[:1], len(rows), axis=0) for rows in table.encodings]
+    fits = [
+        fit_person_model(Table(*list(vars(table).values())[:5], states, np.array([[noise]])).sums, 2)
+        for noise in (1e-6, 1e-11)
+    ]
+    assert len(fits[0].bound) == len(fits[1].bound) > 20
+    np.testing.assert_allclose(fits[0].own_variance, fits[1].own_variance, rtol=1e-4)
+    np.testing.assert_allclose(fits[0].coefficients, fits[1].coefficients, atol=1e-4)

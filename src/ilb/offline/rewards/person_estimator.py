@@ -27,6 +27,7 @@ happens to vary least would leave no room for $\tau$, which all actions share.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,9 @@ VAGUE = 1e-3
 
 LEAST_POOLED_ROWS = 10
 """Least weight, in rows, of the pooled reward variance in the variance of one action."""
+
+FEW_KINDS = 8
+"""With so many people of a kind on average, the people of each are taken together."""
 
 UNTOLD_SHARE = 0.1
 """Share of the unexplained variance called person × action where no action was ever repeated: the table can't tell."""
@@ -140,26 +144,66 @@ def fit_person_model(
 
 
 class _People(NamedTuple):
-    """What is believed of v, for each person."""
+    """What is believed of v: the mean for each person, the covariance for each kind of people."""
 
     mean: Float[np.ndarray, "I p"]
-    covariance: Float[np.ndarray, "I p p"]
+    kind: Int[np.ndarray, " I"]
+    covariance: Float[np.ndarray, "kinds p p"]
 
-    @property
-    def second(self) -> Float[np.ndarray, "I p p"]:
-        return np.asarray(self.covariance + self.mean[:, :, None] * self.mean[:, None, :])
+    def summed_covariance(self, weight: Float[np.ndarray, " I"]) -> Float[np.ndarray, "p p"]:
+        """Add up the covariances of everyone, some of whom count for more than others."""
+        weights = np.bincount(self.kind, weights=weight, minlength=len(self.covariance))
+        return np.asarray(np.tensordot(weights, self.covariance, 1))
 
-    def summed_second(self, weight: Float[np.ndarray, " I"]) -> Float[np.ndarray, "p p"]:
-        """Add up the second moments of everyone, some of whom count for more than others."""
-        of_means = (weight[:, None] * self.mean).T @ self.mean
-        return np.asarray(np.tensordot(weight, self.covariance, 1) + of_means)
+
+class _Kinds(NamedTuple):
+    """People who had the same actions as often, and as many contexts: one covariance serves them all."""
+
+    of: Int[np.ndarray, " I"]
+    size: Int[np.ndarray, " kinds"]
+    placed: sparse.csr_matrix
+    """The cells of the first of each kind, with a row for each kind and a column for each action."""
+
+    @classmethod
+    def among(cls, sums: PersonSums) -> _Kinds:
+        cells = np.arange(len(sums.person))
+        placed = sparse.csr_matrix((cells, (sums.person, sums.action)), (sums.people, sums.actions))
+        had = np.stack([placed.indices.astype(np.float64), sums.rows[placed.data]], axis=1)
+        found: dict[bytes, int] = {}
+        numbers = np.empty(sums.people, dtype=np.int64)
+        first: list[int] = []
+        for person, (start, stop) in enumerate(itertools.pairwise(placed.indptr.tolist())):
+            number = found.setdefault(sums.contexts[person].tobytes() + had[start:stop].tobytes(), len(found))
+            numbers[person] = number
+            if number == len(first):
+                first.append(person)
+        return cls(numbers, np.bincount(numbers, minlength=len(first)), placed[first])
+
+    def by_action(self, values: Float[np.ndarray, " cells"]) -> sparse.csr_matrix:
+        """Put a value for each cell, which people of a kind share, into a matrix of kinds and actions."""
+        columns, starts = self.placed.indices, self.placed.indptr
+        return sparse.csr_matrix((values[self.placed.data], columns, starts), self.placed.shape)
+
+    def times(
+        self, matrices: Float[np.ndarray, "kinds p p"], vectors: Float[np.ndarray, "I p"]
+    ) -> Float[np.ndarray, "I p"]:
+        """Multiply the vector of each person by the matrix of their kind."""
+        if FEW_KINDS * len(self.size) > len(self.of):
+            return np.asarray((matrices[self.of] @ vectors[:, :, None])[:, :, 0])
+        order, product = np.argsort(self.of, kind="stable"), np.empty_like(vectors)
+        for matrix, people in zip(matrices, np.split(order, np.cumsum(self.size)[:-1]), strict=True):
+            product[people] = vectors[people] @ matrix.T
+        return product
 
 
 class _Estimator:
     """One run of EM: the sums that never change, and the parameters as they are by now."""
 
     def __init__(self, sums: PersonSums, hidden: int, same_level: bool, own_effects: bool) -> None:
-        self.sums, self.same_level = sums, same_level
+        self.order = np.argsort(sums.action, kind="stable")
+        of_cells = (sums.person, sums.action, sums.rows, sums.reward_sum, sums.moment_sum)
+        self.sums = sums = PersonSums(*(values[self.order] for values in of_cells), *sums[len(of_cells) :])
+        self.same_level = same_level
         self.people, self.actions = sums.people, sums.actions
         self.n, self.p = sums.encoding_sum.shape[1], sums.encoding_sum.shape[1] + hidden
         self.hidden = slice(self.n, self.p)
@@ -173,16 +217,21 @@ class _Estimator:
         sums, actions = self.sums, self.actions
         self.by_person = _incidence(sums.person, self.people)
         self.by_action = _incidence(sums.action, actions)
-        self.cells_of = [np.flatnonzero(sums.action == action) for action in range(actions)]
-        cells = np.arange(len(sums.person))
-        self.placed = sparse.csr_matrix((cells, (sums.person, sums.action)), (self.people, actions))
+        ends = np.cumsum(np.bincount(sums.action, minlength=actions)).tolist()
+        self.cells_of = [slice(*ends) for ends in itertools.pairwise([0, *ends])]
+        self.kinds = _Kinds.among(sums)
+        self.kind = self.kinds.of[sums.person]
+        self.kinds_of = [np.unique(self.kind[cells], return_inverse=True) for cells in self.cells_of]
+        self.contexts_of_kinds = np.bincount(self.kinds.of, weights=sums.contexts) / self.kinds.size
         self.one = np.concatenate([sums.rows[:, None], sums.moment_sum], axis=1)
         self.mean_features = self.one / sums.rows[:, None]
         self.sizes, self.size = np.unique(sums.rows, return_inverse=True)
         group = sums.action.astype(np.int64) * len(self.sizes) + self.size
         by_group = _incidence(group, actions * len(self.sizes))
         width = self.one.shape[1]
-        self.squares = _summed_squares(by_group, self.one).reshape(actions, len(self.sizes), width, width)
+        self.squares = _summed_squares(group, actions * len(self.sizes), self.one)
+        self.squares = self.squares.reshape(actions, len(self.sizes), width, width)
+        self.within = sums.moment_square - np.sum(self.squares[:, :, 1:, 1:] / self.sizes[:, None, None], axis=1)
         products = by_group @ (self.one * sums.reward_sum[:, None])
         self.products = products.reshape(actions, len(self.sizes), width)
         self.total = self.by_action @ sums.rows
@@ -246,7 +295,7 @@ class _Estimator:
             self.sigma,
             self.tau,
             np.array(bounds),
-            self.levels,
+            self.levels[np.argsort(self.order)],
         )
 
     @property
@@ -254,34 +303,31 @@ class _Estimator:
         r"""The variance of the sum of a cell's rewards over its rows, $\sigma_a^2 + N \tau^2$."""
         return np.asarray(self.sigma[self.sums.action] + self.sums.rows * self.tau)
 
-    def _by_person_and_action(self, values: Float[np.ndarray, " cells"]) -> sparse.csr_matrix:
-        """Put a value for each cell into a matrix with a row for each person and a column for each action."""
-        order, columns, starts = self.placed.data, self.placed.indices, self.placed.indptr
-        return sparse.csr_matrix((values[order], columns, starts), self.placed.shape)
-
     def _believe_people(self) -> _People:
         """Update what is believed of every person, given the coefficients."""
         sums, n, p = self.sums, self.n, self.p
         theta, weight = self.beta[:, :p], sums.rows / self._spread_of_cells
         prior = np.linalg.inv(self.population)
         loadings = theta[:, :, None] * theta[:, None, :] + self.covariance[:, :p, :p]
-        told = self._by_person_and_action(weight) @ loadings.reshape(self.actions, p * p)
-        precision = prior + told.reshape(self.people, p, p)
-        residual = sums.reward_sum / sums.rows - np.sum(
-            self.mean_features * self.beta[sums.action, self.features], axis=1
-        )
-        shared = np.einsum("cij,cj->ci", self.covariance[:, :p, self.features][sums.action], self.mean_features)
-        information = self.by_person @ (weight[:, None] * (theta[sums.action] * residual[:, None] - shared))
+        told = self.kinds.by_action(weight) @ loadings.reshape(self.actions, p * p)
+        precision = prior + told.reshape(len(self.kinds.size), p, p)
+        means = sums.reward_sum / sums.rows
+        said = np.empty((len(means), p))
+        for action, cells in enumerate(self.cells_of):
+            features = self.mean_features[cells]
+            residual = means[cells] - features @ self.beta[action, self.features]
+            said[cells] = residual[:, None] * theta[action] - features @ self.covariance[action, self.features, :p]
+        information = self.by_person @ (weight[:, None] * said)
         information += prior @ self.mean
-        precision[:, :n, :n] += sums.contexts[:, None, None] * sums.encoding_precision
+        precision[:, :n, :n] += self.contexts_of_kinds[:, None, None] * sums.encoding_precision
         information[:, :n] += sums.encoding_sum @ sums.encoding_precision
         covariance = np.linalg.inv(precision)
-        return _People(np.einsum("ipq,iq->ip", covariance, information), covariance)
+        return _People(self.kinds.times(covariance, information), self.kinds.of, covariance)
 
     def _take_population(self, people: _People) -> _People:
         """Take the population from the people; u is rescaled to variance one, which its loadings will make up for."""
         n, unit = self.n, np.ones(self.p)
-        second = people.summed_second(np.ones(self.people)) / self.people
+        second = (people.summed_covariance(np.ones(self.people)) + people.mean.T @ people.mean) / self.people
         if n:
             self.mean[:n] = people.mean[:, :n].mean(axis=0)
             self.population[:n, :n] = second[:n, :n] - np.outer(self.mean[:n], self.mean[:n])
@@ -289,7 +335,7 @@ class _Estimator:
         scale = np.sqrt(np.diag(second)[self.hidden])
         unit[self.hidden] = 1 / scale
         self.spread[self.hidden] *= scale**2
-        return _People(people.mean * unit, people.covariance * unit[:, None] * unit)
+        return _People(people.mean * unit, people.kind, people.covariance * unit[:, None] * unit)
 
     def _keep_population_positive(self) -> None:
         block = self.population[: self.n, : self.n]
@@ -297,31 +343,39 @@ class _Estimator:
         block += max(1e-8 * np.trace(block) / self.n, 1e-10) * np.eye(self.n)
 
     def _of_people(self, people: _People) -> float:
-        """Give the part of the bound about people: how likely their contexts are, and how far from the prior."""
+        """Give the part of the bound about people: how likely their contexts are, and how far from the prior.
+
+        Left out is what does not depend on people: how encodings scatter around the mean of each person.
+        """
         sums, n = self.sums, self.n
         if not self.p:
             return 0.0
         away = people.mean - self.mean
-        squares = people.covariance.sum(axis=0) + away.T @ away
+        squares = people.summed_covariance(np.ones(self.people)) + away.T @ away
         distance = (
             np.sum(np.linalg.inv(self.population) * squares) + self.people * np.linalg.slogdet(self.population)[1]
         )
-        distance -= np.linalg.slogdet(people.covariance)[1].sum() + self.people * self.p
-        second = people.summed_second(sums.contexts)[:n, :n]
-        shown = np.sum(sums.encoding_sum @ sums.encoding_precision * people.mean[:, :n])
-        return float(shown - 0.5 * np.sum(sums.encoding_precision * second) - 0.5 * distance)
+        distance -= self.kinds.size @ np.linalg.slogdet(people.covariance)[1] + self.people * self.p
+        missed = people.mean[:, :n] - sums.encoding_sum / np.maximum(sums.contexts, 1)[:, None]
+        second = people.summed_covariance(sums.contexts)[:n, :n] + (sums.contexts[:, None] * missed).T @ missed
+        return float(-0.5 * np.sum(sums.encoding_precision * second) - 0.5 * distance)
 
     def _regress(self, people: _People) -> float:
         """Update the coefficients given the people; give the part of the bound that is about rewards."""
         sums, p, size = self.sums, self.p, self.beta.shape[1]
         spread, who = self._spread_of_cells, people.mean[self.sums.person]
-        weights = self._by_person_and_action(sums.rows / spread).T
+        weights = self.kinds.by_action(self.kinds.size[self.kind] * sums.rows / spread).T
         gram, moment = np.zeros((self.actions, size, size)), np.zeros((self.actions, size))
-        gram[:, :p, :p] = (weights @ people.second.reshape(self.people, p * p)).reshape(self.actions, p, p)
-        for j in range(p):
-            gram[:, j, self.features] = self.by_action @ (who[:, j, None] * self.one / spread[:, None])
+        gram[:, :p, :p] = (weights @ people.covariance.reshape(len(people.covariance), p * p)).reshape(
+            self.actions, p, p
+        )
+        beside = np.concatenate([sums.rows[:, None] * who, self.one, sums.reward_sum[:, None]], axis=1)
+        beside /= spread[:, None]
+        for action, cells in enumerate(self.cells_of):
+            products = who[cells].T @ beside[cells]
+            gram[action, :p] += products[:, :-1]
+            moment[action, :p] = products[:, -1]
         gram[:, self.features, :p] = np.swapaxes(gram[:, :p, self.features], 1, 2)
-        moment[:, :p] = self.by_action @ (who * (sums.reward_sum / spread)[:, None])
         # The rows of a cell share delta: the inverse of their covariance is (1 - shrink 11') / sigma^2.
         shrink = self.tau / (self.sigma[:, None] + self.sizes * self.tau)
         gram[:, self.features, self.features] = self.gram - np.einsum("as,asij->aij", shrink, self.squares)
@@ -382,8 +436,7 @@ class _Estimator:
         square += self.by_action @ (sums.rows * level**2 - 2 * level * (sums.reward_sum - of_moment))
         unknown = (1 - gain) ** 2 * doubt + left  # variance of a cell's level once the rewards are known
         square += self.by_action @ (sums.rows * unknown)
-        within = sums.moment_square - np.sum(self.squares[:, :, 1:, 1:] / self.sizes[:, None, None], axis=1)
-        square += np.einsum("aij,aij->a", within, self.covariance[:, self.moment, self.moment])
+        square += np.einsum("aij,aij->a", self.within, self.covariance[:, self.moment, self.moment])
         self._score_variances(square, unknown)
         pooled = square.sum() / self.total.sum()
         equal = np.isinf(self.pooled_rows)
@@ -432,7 +485,8 @@ class _Estimator:
         flat = people.covariance.reshape(len(people.covariance), -1)
         doubt = np.empty(len(self.sums.person))
         for action, cells in enumerate(self.cells_of):
-            doubt[cells] = flat[self.sums.person[cells]] @ both[action]
+            kinds, place = self.kinds_of[action]
+            doubt[cells] = (flat[kinds] @ both[action])[place]
         return doubt
 
 
@@ -441,15 +495,15 @@ def _incidence(index: Int[np.ndarray, " items"], groups: int) -> sparse.csr_matr
     return sparse.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), (groups, len(index)))
 
 
-def _summed_squares(by_group: sparse.csr_matrix, rows: Float[np.ndarray, "items d"]) -> Float[np.ndarray, "groups dd"]:
-    """Sum the outer products of rows by group, some at a time so that memory stays small."""
-    width = rows.shape[1]
-    chunk = max(1, (1 << 24) // width**2)
-    total = np.zeros((by_group.shape[0], width * width))
-    for first in range(0, len(rows), chunk):
-        part = rows[first : first + chunk]
-        outer = part[:, :, None] * part[:, None, :]
-        total += by_group[:, first : first + chunk] @ outer.reshape(len(part), -1)
+def _summed_squares(
+    group: Int[np.ndarray, " items"], groups: int, rows: Float[np.ndarray, "items d"]
+) -> Float[np.ndarray, "groups d d"]:
+    """Sum the outer products of rows by group."""
+    total = np.zeros((groups, rows.shape[1], rows.shape[1]))
+    order = np.argsort(group, kind="stable")
+    found, first = np.unique(group[order], return_index=True)
+    for number, mine in zip(found, np.split(rows[order], first[1:]), strict=True):
+        total[number] = mine.T @ mine
     return total
 
 
