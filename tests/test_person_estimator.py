@@ -1,6 +1,6 @@
 """The estimator of the person model against answers computed in another way: dense Gaussians and known truths."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-from ilb.offline.rewards import person_estimator
-from ilb.offline.rewards.person_estimator import (
-    VAGUE,
-    PersonModelFit,
-    PersonSums,
-    _Estimator,
-    fit_person_model,
-)
+from ilb.offline.rewards import person_estimator, person_sums
+from ilb.offline.rewards.leaps import Leaps
+from ilb.offline.rewards.person_estimator import VAGUE, PersonModelFit, _Estimator, fit_person_model
+from ilb.offline.rewards.person_sums import PersonSums
 
 
 @dataclass(frozen=True)
@@ -473,7 +469,7 @@ def test_people_of_a_kind_had_the_same_actions_as_often_and_as_many_contexts(
     for i in range(60):
         assert [known[j] == known[i] for j in range(60)] == (kinds.of == kinds.of[i]).tolist()
         assert kinds.size[kinds.of[i]] == known.count(known[i])
-    monkeypatch.setattr(person_estimator, "FEW_KINDS", few)
+    monkeypatch.setattr(person_sums, "FEW_KINDS", few)
     rng = np.random.default_rng(0)
     matrices, vectors = rng.normal(size=(len(kinds.size), 3, 3)), rng.normal(size=(60, 3))
     one_by_one = [matrices[kind] @ vector for kind, vector in zip(kinds.of, vectors, strict=True)]
@@ -485,9 +481,66 @@ def test_contexts_that_never_vary_within_people_do_not_drown_the_bound() -> None
     table = draw_table(0, people=200, actions=4, longest=6, d=0, n=1)
     states = [np.repeat(rows[:1], len(rows), axis=0) for rows in table.encodings]
     fits = [
-        fit_person_model(Table(*list(vars(table).values())[:5], states, np.array([[noise]])).sums, 2)
-        for noise in (1e-6, 1e-11)
+        fit_person_model(replace(table, encodings=states, noise=np.array([[noise]])).sums, 2) for noise in (1e-6, 1e-11)
     ]
     assert len(fits[0].bound) == len(fits[1].bound) > 20
     np.testing.assert_allclose(fits[0].own_variance, fits[1].own_variance, rtol=1e-4)
     np.testing.assert_allclose(fits[0].coefficients, fits[1].coefficients, atol=1e-4)
+
+
+# Leaps
+
+
+def test_a_leap_ends_where_steps_of_one_rate_would_end() -> None:
+    limit, point = np.array([1.0, -0.5]), np.array([0.8, 0.1])
+    leaps = Leaps()
+    for _ in range(2):
+        assert leaps.after(point) is None
+        point = limit + 0.7 * (point - limit)
+    end = leaps.after(point)
+    assert end is not None
+    np.testing.assert_allclose(end, limit, atol=1e-12)
+
+
+def test_a_leap_goes_no_farther_than_it_may_and_farther_once_that_was_worth_it() -> None:
+    def leap(leaps: Leaps) -> float:
+        found = [leaps.after(np.array([x])) for x in (0.0, 1e-3, 1e-3 + 0.99e-3)]
+        assert found[2] is not None
+        return float(found[2][0])
+
+    leaps = Leaps()
+    assert leap(leaps) < leap(leaps) < 0.1
+    leaps.refuse(np.array([0.0]))
+    assert leaps.after(np.array([1e-3])) is None
+    careful = leaps.after(np.array([1e-3 + 0.99e-3]))
+    assert careful is not None
+    assert careful[0] < 0.01
+
+
+def test_a_leap_is_no_wider_than_numbers_of_about_one_go() -> None:
+    leaps = Leaps()
+    assert [leaps.after(np.array([x])) for x in (0.0, 10.0)] == [None, None]
+    farther = leaps.after(np.array([19.9]))
+    assert farther is not None
+    assert 19.9 < farther[0] < 24
+
+
+@pytest.mark.parametrize(("hidden", "same_level"), [(0, False), (1, True), (3, False)])
+def test_leaps_end_where_many_small_steps_end_and_sooner(
+    hidden: int, same_level: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = draw_table(5, people=80, actions=3, longest=7, d=1, n=1).sums
+    monkeypatch.setattr(_Estimator, "_let_variances_differ", lambda self: False)
+    usual = fit_person_model(sums, hidden, same_level=same_level)
+    quick = fit_person_model(sums, hidden, same_level=same_level, steps=3000, tolerance=1e-11)
+    monkeypatch.setattr(Leaps, "after", lambda self, point: None)
+    slow = fit_person_model(sums, hidden, same_level=same_level, steps=20_000, tolerance=1e-11)
+    usual_slow = fit_person_model(sums, hidden, same_level=same_level)
+    assert len(quick.bound) < len(slow.bound)
+    near = 1e-5 * sums.rows.sum()  # nats, of all rewards
+    assert quick.bound[-1] == pytest.approx(slow.bound[-1], abs=near)
+    np.testing.assert_allclose(quick.reward_variance, slow.reward_variance, rtol=2e-3)
+    assert quick.own_variance == pytest.approx(slow.own_variance, rel=2e-3, abs=1e-5)
+    # With the tolerance of a fit they stop no lower.
+    assert usual.bound[-1] > usual_slow.bound[-1] - near
+    assert len(usual.bound) <= len(usual_slow.bound)

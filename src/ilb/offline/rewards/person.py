@@ -16,7 +16,8 @@ from ilb.models.latent import LinearReward
 from ilb.models.moments import AbstractMoment, BoostedMoment, LinearMoment
 from ilb.networks import Affine
 from ilb.offline.rewards.boosting import Boosting, Trees
-from ilb.offline.rewards.person_estimator import STEPS, TOLERANCE, PersonModelFit, PersonSums, fit_person_model
+from ilb.offline.rewards.person_estimator import STEPS, TOLERANCE, PersonModelFit, fit_person_model
+from ilb.offline.rewards.person_sums import PersonSums
 from ilb.offline.rewards.recipe import Population, RewardFit, RewardRecipe, RewardTask, warn_of_unseen_actions
 from ilb.offline.scaling import ROUNDING, measure_columns
 from ilb.offline.training import Keys

@@ -31,8 +31,10 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Real
-from scipy import sparse
+from jaxtyping import Float, Int
+
+from ilb.offline.rewards.leaps import Leaps
+from ilb.offline.rewards.person_sums import Kinds, PersonSums, incidence, summed_squares
 
 STEPS = 200
 TOLERANCE = 2e-6
@@ -44,66 +46,11 @@ VAGUE = 1e-3
 LEAST_POOLED_ROWS = 10
 """Least weight, in rows, of the pooled reward variance in the variance of one action."""
 
-FEW_KINDS = 8
-"""With so many people of a kind on average, the people of each are taken together."""
+LEAST_LEFT = 0.01
+"""The least share of a variance of coefficients that a leap leaves."""
 
 UNTOLD_SHARE = 0.1
 """Share of the unexplained variance called person × action where no action was ever repeated: the table can't tell."""
-
-
-class PersonSums(NamedTuple):
-    """All that the estimator needs of a table: sums over cells (person, action), actions and people."""
-
-    person: Int[np.ndarray, " cells"]
-    action: Int[np.ndarray, " cells"]
-    rows: Float[np.ndarray, " cells"]
-    reward_sum: Float[np.ndarray, " cells"]
-    moment_sum: Float[np.ndarray, "cells d"]
-    reward_square: Float[np.ndarray, " K"]
-    moment_reward: Float[np.ndarray, "K d"]
-    moment_square: Float[np.ndarray, "K d d"]
-    contexts: Float[np.ndarray, " I"]
-    encoding_sum: Float[np.ndarray, "I n"]
-    encoding_precision: Float[np.ndarray, "n n"]
-
-    @property
-    def people(self) -> int:
-        return len(self.contexts)
-
-    @property
-    def actions(self) -> int:
-        return len(self.reward_square)
-
-    @classmethod
-    def of_rows(
-        cls,
-        person: Int[np.ndarray, " rows"],
-        action: Int[np.ndarray, " rows"],
-        reward: Float[np.ndarray, " rows"],
-        moment: Float[np.ndarray, "rows d"],
-        actions: int,
-        contexts: Real[np.ndarray, " I"],
-        encoding_sum: Float[np.ndarray, "I n"],
-        encoding_covariance: Float[np.ndarray, "n n"],
-    ) -> PersonSums:
-        """Sum the rows that have a reward; `contexts` and `encoding_sum` are of all rows of each person."""
-        code = person.astype(np.int64) * actions + action
-        cells, index, rows = np.unique(code, return_inverse=True, return_counts=True)
-        gather = _incidence(index, len(cells))
-        of_action = [np.flatnonzero(action == a) for a in range(actions)]
-        return cls(
-            cells // actions,
-            cells % actions,
-            rows.astype(np.float64),
-            gather @ reward,
-            gather @ moment,
-            np.bincount(action, weights=reward**2, minlength=actions),
-            np.stack([moment[rows].T @ reward[rows] for rows in of_action]),
-            np.stack([moment[rows].T @ moment[rows] for rows in of_action]),
-            contexts.astype(np.float64),
-            encoding_sum,
-            np.linalg.inv(encoding_covariance),
-        )
 
 
 class PersonModelFit(NamedTuple):
@@ -156,44 +103,17 @@ class _People(NamedTuple):
         return np.asarray(np.tensordot(weights, self.covariance, 1))
 
 
-class _Kinds(NamedTuple):
-    """People who had the same actions as often, and as many contexts: one covariance serves them all."""
+class _Parameters(NamedTuple):
+    """All that a step of EM changes and the next one begins with."""
 
-    of: Int[np.ndarray, " I"]
-    size: Int[np.ndarray, " kinds"]
-    placed: sparse.csr_matrix
-    """The cells of the first of each kind, with a row for each kind and a column for each action."""
-
-    @classmethod
-    def among(cls, sums: PersonSums) -> _Kinds:
-        cells = np.arange(len(sums.person))
-        placed = sparse.csr_matrix((cells, (sums.person, sums.action)), (sums.people, sums.actions))
-        had = np.stack([placed.indices.astype(np.float64), sums.rows[placed.data]], axis=1)
-        found: dict[bytes, int] = {}
-        numbers = np.empty(sums.people, dtype=np.int64)
-        first: list[int] = []
-        for person, (start, stop) in enumerate(itertools.pairwise(placed.indptr.tolist())):
-            number = found.setdefault(sums.contexts[person].tobytes() + had[start:stop].tobytes(), len(found))
-            numbers[person] = number
-            if number == len(first):
-                first.append(person)
-        return cls(numbers, np.bincount(numbers, minlength=len(first)), placed[first])
-
-    def by_action(self, values: Float[np.ndarray, " cells"]) -> sparse.csr_matrix:
-        """Put a value for each cell, which people of a kind share, into a matrix of kinds and actions."""
-        columns, starts = self.placed.indices, self.placed.indptr
-        return sparse.csr_matrix((values[self.placed.data], columns, starts), self.placed.shape)
-
-    def times(
-        self, matrices: Float[np.ndarray, "kinds p p"], vectors: Float[np.ndarray, "I p"]
-    ) -> Float[np.ndarray, "I p"]:
-        """Multiply the vector of each person by the matrix of their kind."""
-        if FEW_KINDS * len(self.size) > len(self.of):
-            return np.asarray((matrices[self.of] @ vectors[:, :, None])[:, :, 0])
-        order, product = np.argsort(self.of, kind="stable"), np.empty_like(vectors)
-        for matrix, people in zip(matrices, np.split(order, np.cumsum(self.size)[:-1]), strict=True):
-            product[people] = vectors[people] @ matrix.T
-        return product
+    beta: Float[np.ndarray, "K m"]
+    covariance: Float[np.ndarray, "K m m"]
+    mean: Float[np.ndarray, " p"]
+    population: Float[np.ndarray, "p p"]
+    sigma: Float[np.ndarray, " K"]
+    tau: float
+    spread: Float[np.ndarray, " m"]
+    moment_scale: float
 
 
 class _Estimator:
@@ -215,11 +135,11 @@ class _Estimator:
     def _sum_features(self) -> None:
         """Sum (1, x) and its squares: weights of a cell depend on its action and its number of rows alone."""
         sums, actions = self.sums, self.actions
-        self.by_person = _incidence(sums.person, self.people)
-        self.by_action = _incidence(sums.action, actions)
+        self.by_person = incidence(sums.person, self.people)
+        self.by_action = incidence(sums.action, actions)
         ends = np.cumsum(np.bincount(sums.action, minlength=actions)).tolist()
         self.cells_of = [slice(*ends) for ends in itertools.pairwise([0, *ends])]
-        self.kinds = _Kinds.among(sums)
+        self.kinds = Kinds.among(sums)
         self.kind = self.kinds.of[sums.person]
         self.kinds_of = [np.unique(self.kind[cells], return_inverse=True) for cells in self.cells_of]
         self.contexts_of_kinds = np.bincount(self.kinds.of, weights=sums.contexts) / self.kinds.size
@@ -227,9 +147,9 @@ class _Estimator:
         self.mean_features = self.one / sums.rows[:, None]
         self.sizes, self.size = np.unique(sums.rows, return_inverse=True)
         group = sums.action.astype(np.int64) * len(self.sizes) + self.size
-        by_group = _incidence(group, actions * len(self.sizes))
+        by_group = incidence(group, actions * len(self.sizes))
         width = self.one.shape[1]
-        self.squares = _summed_squares(group, actions * len(self.sizes), self.one)
+        self.squares = summed_squares(group, actions * len(self.sizes), self.one)
         self.squares = self.squares.reshape(actions, len(self.sizes), width, width)
         self.within = sums.moment_square - np.sum(self.squares[:, :, 1:, 1:] / self.sizes[:, None, None], axis=1)
         products = by_group @ (self.one * sums.reward_sum[:, None])
@@ -276,17 +196,29 @@ class _Estimator:
 
     def run(self, steps: int, tolerance: float) -> PersonModelFit:
         bounds: list[float] = []
-        least = 7
+        least, leaps = 7, Leaps()
+        before: _Parameters | None = None  # where a leap began, until it has proved its worth
         for step in range(1, steps + 1):
             people = self._believe_people()
             people = self._take_population(people)
-            bounds.append(self._regress(people) + self._of_people(people))
+            bound = self._regress(people) + self._of_people(people)
+            if before is not None and not bound >= bounds[-1]:
+                self._parameters = before
+                leaps.refuse(self._free)
+                before = None
+                continue
+            bounds.append(bound)
             self._take_variances(people)
-            settled = step >= least and abs(bounds[-1] - bounds[-2]) < tolerance * self.total.sum()
-            if np.isinf(self.pooled_rows) and (settled or step == steps // 2) and self._let_variances_differ():
-                least = step + 7
+            settled = before is None and step >= least and abs(bounds[-1] - bounds[-2]) < tolerance * self.total.sum()
+            before = None
+            if np.isinf(self.pooled_rows) and (settled or step >= steps // 2) and self._let_variances_differ():
+                least, leaps = step + 7, Leaps()
             elif settled:
                 break
+            further = leaps.after(self._free)
+            if further is not None and step < steps:
+                before = self._parameters
+                self._free = further
         return PersonModelFit(
             self.beta,
             self.covariance,
@@ -297,6 +229,48 @@ class _Estimator:
             np.array(bounds),
             self.levels[np.argsort(self.order)],
         )
+
+    @property
+    def _parameters(self) -> _Parameters:
+        return _Parameters(
+            self.beta,
+            self.covariance,
+            self.mean.copy(),
+            self.population.copy(),
+            self.sigma,
+            self.tau,
+            self.spread.copy(),
+            self.moment_scale,
+        )
+
+    @_parameters.setter
+    def _parameters(self, values: _Parameters) -> None:
+        self.beta, self.covariance, self.mean, self.population = values[:4]
+        self.sigma, self.tau, self.spread, self.moment_scale = values[4:]
+
+    @property
+    def _free(self) -> Float[np.ndarray, " free"]:
+        """All parameters as numbers without bounds, but for how well coefficients are known: that follows from them."""
+        n = self.n
+        root = np.linalg.cholesky(self.population[:n, :n]) if n else np.zeros((0, 0))
+        scales = np.r_[self.sigma, self.tau or 1.0, np.diag(root)]
+        spread = np.sqrt(np.r_[self.spread, self.moment_scale])
+        return np.concatenate([self.beta.ravel(), self.mean[:n], root[np.tril_indices(n, -1)], spread, np.log(scales)])
+
+    @_free.setter
+    def _free(self, values: Float[np.ndarray, " free"]) -> None:
+        n, size = self.n, self.beta.shape[1]
+        lengths = [self.beta.size, n, n * (n - 1) // 2, size + 1, self.actions, 1, n]
+        beta, mean, below, spread, sigma, tau, diagonal = np.split(values, np.cumsum(lengths)[:-1])
+        self.beta, self.mean[:n] = beta.reshape(self.beta.shape), mean
+        root = np.diag(np.exp(diagonal))
+        root[np.tril_indices(n, -1)] = below
+        self.population[:n, :n] = root @ root.T
+        # What fades may fade faster, but not beyond zero.
+        least = LEAST_LEFT * np.r_[self.spread, self.moment_scale]
+        spread = np.maximum(np.maximum(spread, 0.0) ** 2, least)
+        self.spread, self.moment_scale = spread[:-1], float(spread[-1])
+        self.sigma, self.tau = np.exp(sigma), float(np.exp(tau[0])) if self.tau else 0.0
 
     @property
     def _spread_of_cells(self) -> Float[np.ndarray, " cells"]:
@@ -488,23 +462,6 @@ class _Estimator:
             kinds, place = self.kinds_of[action]
             doubt[cells] = (flat[kinds] @ both[action])[place]
         return doubt
-
-
-def _incidence(index: Int[np.ndarray, " items"], groups: int) -> sparse.csr_matrix:
-    """Give the matrix that sums items by group."""
-    return sparse.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), (groups, len(index)))
-
-
-def _summed_squares(
-    group: Int[np.ndarray, " items"], groups: int, rows: Float[np.ndarray, "items d"]
-) -> Float[np.ndarray, "groups d d"]:
-    """Sum the outer products of rows by group."""
-    total = np.zeros((groups, rows.shape[1], rows.shape[1]))
-    order = np.argsort(group, kind="stable")
-    found, first = np.unique(group[order], return_index=True)
-    for number, mine in zip(found, np.split(rows[order], first[1:]), strict=True):
-        total[number] = mine.T @ mine
-    return total
 
 
 def _symmetric(matrices: Float[np.ndarray, "K m m"]) -> Float[np.ndarray, "K m m"]:
