@@ -59,6 +59,33 @@ def correlation_axes(
     return variances, directions
 
 
+FLAT = 1e-6
+"""Directions of standardised columns with less than this share of the largest variance never vary, but for rounding."""
+
+
+def standardise(contexts: Float[np.ndarray, "rows d"]) -> Affine:
+    """Find the map that gives each column mean zero and variance one, and that leaves nothing where rows never are.
+
+    Some directions never vary: indicators of a category sum to one, a column is another one in other units. No row says
+    what it would mean to leave these for elsewhere, so whoever does, by a category that nobody had, is taken for the
+    nearest that rows may be. Rows like those of the logs are their own nearest. Of more than `MOST_AXES` columns such
+    directions are not looked for.
+
+    >>> sex = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> scaled = standardise(sex)
+    >>> (np.array([[1.0, 0.0], [0.0, 0.0]]) @ np.asarray(scaled.matrix) + np.asarray(scaled.shift)).round(2).tolist()
+    [[1.0, -1.0], [0.0, 0.0]]
+    """
+    mean, scale = measure_columns(contexts, ROUNDING)
+    matrix = np.diag(1 / scale)
+    if contexts.shape[1] <= MOST_AXES:
+        variances, axes = correlation_axes(contexts, scale, MOST_AXES)
+        varying = axes[:, variances > FLAT * variances.max(initial=0.0)]
+        if varying.shape[1] < np.isfinite(scale).sum():
+            matrix = matrix @ varying @ varying.T
+    return Affine(as_float32(matrix), as_float32(-mean @ matrix))
+
+
 def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     """Find the map that gives the rows mean zero and (where there is variance) unit covariance.
 
@@ -73,6 +100,8 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     """
     mean, scale = measure_columns(contexts, ROUNDING)
     variances, directions = correlation_axes(contexts, scale, MOST_AXES)
+    # What never varied says nothing; blown up, a category that nobody had would be far from everybody.
+    directions = np.where(variances > FLAT * variances.max(initial=0.0), directions, 0.0)
     matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
     return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 
@@ -114,10 +143,13 @@ class Whitened:
 
 @dataclass(frozen=True)
 class Standardised:
-    """Mean zero and variance one, column by column; correlated columns keep the weight that they have together."""
+    """Mean zero and variance one, column by column; correlated columns keep the weight that they have together.
+
+    In directions that never vary it says nothing: `standardise`.
+    """
 
     def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
-        return scale_columns(*measure_columns(contexts, ROUNDING))
+        return standardise(contexts)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from ilb.logs import Logs
 from ilb.networks import Affine, NoEncoder
 from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
-from ilb.offline.scaling import MOST_AXES, ROUNDING, correlation_axes, measure_columns
+from ilb.offline.scaling import FLAT, MOST_AXES, ROUNDING, correlation_axes, measure_columns, standardise
 from ilb.offline.training import Keys, LossCurve
 from ilb.types import Encoder, Report, as_float32, silent
 
@@ -34,7 +34,10 @@ class NoEncoding(EncoderRecipe):
 
 @dataclass(frozen=True)
 class PlainContexts(EncoderRecipe):
-    """The contexts as their own encoding, standardised; of more than `most` columns, their principal axes."""
+    """The contexts as their own encoding, standardised; of more than `most` columns, their principal axes.
+
+    Nothing moves anybody in directions that never vary in the logs (`standardise`).
+    """
 
     most: int = 16
 
@@ -51,12 +54,13 @@ class PlainContexts(EncoderRecipe):
         return [_untrained(self._axes(table)) for table in logs]
 
     def _axes(self, logs: Logs) -> Affine:
+        if logs.width <= self.most:
+            return standardise(logs.context)
         mean, scale = measure_columns(logs.context, ROUNDING)
-        if logs.width > self.most:
-            axes = correlation_axes(logs.context, scale, max(self.most, MOST_AXES))[1][:, : -self.most - 1 : -1]
-            matrix = axes / scale[:, None]
-        else:
-            matrix = np.diag(1 / scale)
+        variances, axes = correlation_axes(logs.context, scale, max(self.most, MOST_AXES))
+        # As many coordinates whoever is fitted on; those that never vary are zero.
+        varying = np.where(variances > FLAT * variances.max(), axes, 0.0)
+        matrix = varying[:, : -self.most - 1 : -1] / scale[:, None]
         return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 
 
