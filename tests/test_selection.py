@@ -21,7 +21,7 @@ from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.encoders.tied import TiedRecipe
 from ilb.offline.encoders.vae import VAERecipe
 from ilb.offline.encoders.with_contexts import WithContexts
-from ilb.offline.fit import choose_model, complete_model
+from ilb.offline.fit import choose_model, complete_model, fit_again, fit_candidate
 from ilb.offline.rewards.linear import LinearRewardRecipe
 from ilb.offline.rewards.mlp import MLPRewardRecipe
 from ilb.offline.rewards.person import PersonRewardRecipe
@@ -123,6 +123,21 @@ def test_plain_contexts_are_compared_as_wide_as_they_are_saved() -> None:
     model = fit(logs, recipe=PlainContexts(), reward=PersonRewardRecipe())
     assert model.encoded_dim == logs.width == 3
     assert known(model.provenance).notes[0].startswith("contexts 3")
+
+
+def test_contexts_beside_an_encoder_are_compared_as_wide_as_they_are_saved() -> None:
+    """Of twenty columns the search compares sixteen axes: those it also takes, if they are the best."""
+    rng = RNG(3)
+    person = rng.normal(size=(40, 1, 2))
+    context = person @ rng.normal(size=(2, 20)) + rng.normal(size=(40, 10, 20))
+    action = rng.integers(2, size=(40, 10))
+    reward = np.take_along_axis(person, action[..., None], axis=2)[..., 0] + 0.3 * rng.normal(size=(40, 10))
+    logs = Logs.from_arrays(context, action, reward)
+    choice = choose_model(logs)
+    [beside] = [t.candidate for t in choice.trials if t.candidate.name.startswith("tied beside contexts")][-1:]
+    model = fit_candidate(logs, replace(choice, candidate=beside))
+    assert model.encoded_dim == len(beside.inflation) == beside.latent_dim + 16
+    assert fit_again(model, [logs])[0].encoded_dim == model.encoded_dim
 
 
 def test_without_contexts_a_reward_model_can_be_pinned_and_an_encoder_is_refused() -> None:

@@ -14,11 +14,22 @@ from ilb.offline.encoders.vae import GaussianLikelihood
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.rewards.boosting import Boosting
 from ilb.offline.rewards.recipe import RewardRecipe
-from ilb.offline.scaling import MinMax, Standardised, Whitened
+from ilb.offline.scaling import MinMax, Standardised, Whitened, WidestAxes
 from ilb.offline.training import Adam, CosineAdam, MomentumSGD, Schedule
 
 _RECIPES = [recipe() for known in (ENCODER_RECIPES, UNTRAINED_RECIPES, REWARD_RECIPES) for recipe in known.values()]
-_PARTS = (GaussianLikelihood, Schedule, CosineAdam, Adam, MomentumSGD, Boosting, Standardised, Whitened, MinMax)
+_PARTS = (
+    GaussianLikelihood,
+    Schedule,
+    CosineAdam,
+    Adam,
+    MomentumSGD,
+    Boosting,
+    Standardised,
+    Whitened,
+    WidestAxes,
+    MinMax,
+)
 KNOWN: dict[str, Any] = {kind.__name__: kind for kind in (*map(type, _RECIPES), *_PARTS)}
 """What a description may name. A recipe of somebody else's is not among these, and can't be made from its name."""
 

@@ -153,6 +153,23 @@ class Standardised:
 
 
 @dataclass(frozen=True)
+class WidestAxes:
+    """Standardised columns; of more than `most`, their widest principal axes."""
+
+    most: int = 16
+
+    def fit(self, contexts: Float[np.ndarray, "rows d"]) -> Affine:
+        if contexts.shape[1] <= self.most:
+            return standardise(contexts)
+        mean, scale = measure_columns(contexts, ROUNDING)
+        variances, axes = correlation_axes(contexts, scale, max(self.most, MOST_AXES))
+        # As many coordinates whoever is fitted on; those that never vary are zero.
+        varying = np.where(variances > FLAT * variances.max(), axes, 0.0)
+        matrix = varying[:, : -self.most - 1 : -1] / scale[:, None]
+        return Affine(as_float32(matrix), as_float32(-mean @ matrix))
+
+
+@dataclass(frozen=True)
 class MinMax:
     """From zero to one, column by column, as the released code treats ADCB: a rare category stays rare.
 

@@ -34,6 +34,7 @@ from ilb.offline.misfits import learn_misfits
 from ilb.offline.progress import Steps
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
+from ilb.offline.scaling import WidestAxes
 from ilb.offline.training import fit_keys
 from ilb.types import Encoder, Report, silent
 
@@ -208,7 +209,7 @@ class Search:
         self._try_encoding(tied[0], structure)
         if plain is not None and self._improves_on(before):
             beside = [SideBySide(*both) for both in zip(tied[0].encoders, plain.encoders, strict=True)]
-            recipe = WithContexts(encoding_dim=tied[0].latent_dim)
+            recipe = WithContexts(scaling=WidestAxes(), encoding_dim=tied[0].latent_dim)
             inflations = [(*wider, *[1.0] * plain.latent_dim) for wider in tied[0].inflations]
             named = "tied beside contexts"
             self._try_encoding(_Encoding(named, recipe, tied[0].latent_dim, beside, 5, inflations), structure)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ilb.logs import Logs
-from ilb.networks import Affine, NoEncoder
+from ilb.networks import NoEncoder
 from ilb.offline.encoders.recipe import EncoderRecipe, TrainedEncoder
-from ilb.offline.scaling import FLAT, MOST_AXES, ROUNDING, correlation_axes, measure_columns, standardise
+from ilb.offline.scaling import WidestAxes
 from ilb.offline.training import Keys, LossCurve
-from ilb.types import Encoder, Report, as_float32, silent
+from ilb.types import Encoder, Report, silent
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,7 @@ class PlainContexts(EncoderRecipe):
 
     def train(self, keys: Keys, logs: Sequence[Logs], latent_dim: int, report: Report = silent) -> list[TrainedEncoder]:
         del keys, latent_dim, report
-        return [_untrained(self._axes(table)) for table in logs]
-
-    def _axes(self, logs: Logs) -> Affine:
-        if logs.width <= self.most:
-            return standardise(logs.context)
-        mean, scale = measure_columns(logs.context, ROUNDING)
-        variances, axes = correlation_axes(logs.context, scale, max(self.most, MOST_AXES))
-        # As many coordinates whoever is fitted on; those that never vary are zero.
-        varying = np.where(variances > FLAT * variances.max(), axes, 0.0)
-        matrix = varying[:, : -self.most - 1 : -1] / scale[:, None]
-        return Affine(as_float32(matrix), as_float32(-mean @ matrix))
+        return [_untrained(WidestAxes(self.most).fit(table.context)) for table in logs]
 
 
 def _untrained(encoder: Encoder) -> TrainedEncoder:

@@ -22,7 +22,7 @@ from ilb.types import Report, silent
 
 @dataclass(frozen=True)
 class WithContexts(EncoderRecipe):
-    """The encoding of another recipe with the scaled context as further coordinates: n + d in all.
+    """The encoding of another recipe with the scaled context as further coordinates: n + d in all, or fewer.
 
     `encoding_dim` is a dimension of the encoding other than that of the fit: beside the contexts a single one is often
     enough, and every further coordinate costs the reward model precision.
@@ -40,11 +40,12 @@ class WithContexts(EncoderRecipe):
         if dim < 1:
             raise FitError(f"encoding_dim must be at least 1; got {dim}. Without any encoding, see reference_models.")
         encodings = self.recipe.train(keys, logs, dim, report)
+        scalings = [self.scaling.fit(table.context) for table in logs]
         return [
             trained._replace(
-                encoder=SideBySide(trained.encoder, self.scaling.fit(table.context)),
+                encoder=SideBySide(trained.encoder, scaling),
                 # Contexts are not learned: they vary within other people as within these.
-                inflation=trained.inflation and trained.inflation + (1.0,) * table.width,
+                inflation=trained.inflation and trained.inflation + (1.0,) * scaling.matrix.shape[1],
             )
-            for trained, table in zip(encodings, logs, strict=True)
+            for trained, scaling in zip(encodings, scalings, strict=True)
         ]
