@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,9 @@ from ilb.models.calibration import Calibration
 from ilb.models.drift import NO_DRIFT, Drift, without_drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import IdentityEncoder, NoEncoder
+from ilb.offline import search
 from ilb.offline.ahead import predict_ahead
+from ilb.offline.choice import some_people
 from ilb.offline.drifts import find_drift
 from ilb.offline.encoders.plain import NoEncoding
 from ilb.offline.fit import choose_model, complete_model, fit, fit_again
@@ -188,6 +191,56 @@ def test_change_is_not_looked_for_where_nobody_had_an_action_twice() -> None:
     again = frame.set_column(2, "did", pa.array(action // 2))  # two actions, each twice
     repeated = Logs.from_frame(again, instance="who", time="t", action="did", reward="got")
     assert choose_model(repeated).candidate.drift != NO_DRIFT
+
+
+def test_the_search_for_a_drift_tells_how_far_it_is() -> None:
+    seen: list[tuple[int, int]] = []
+    pairs = [(level_model(levels_that_drift(0.8, 0)), levels_that_drift(0.8, 1))]
+    find_drift(pairs, rounds=50, report=lambda done, total, value: seen.append((done, total)))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total in seen} == {57}
+    assert 20 < len(seen) <= 57
+
+
+def test_progress_goes_on_while_a_drift_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[float] = []
+    during: list[float] = []
+
+    def watched(*arguments: Any) -> Drift:
+        before = len(reports)
+        found = find_drift(*arguments)
+        during.extend(reports[before:])
+        return found
+
+    monkeypatch.setattr(search, "find_drift", watched)
+    choose_model(levels_that_drift(0.8, 0), report=lambda done, total, value: reports.append(done / total))
+    assert reports == sorted(reports)
+    assert reports[-1] == 1
+    assert max(during) - min(during) > 0.1
+    assert len(set(during)) >= 8
+
+
+def test_people_are_drawn_from_all_of_a_table_and_always_the_same() -> None:
+    logs = levels_that_drift(0.8, 0)
+    some = some_people(logs, 40)
+    assert some.instances == 40
+    assert list(some.instance_labels) == list(some_people(logs, 40).instance_labels)
+    places = np.array([logs.instance_labels.index(label) for label in some.instance_labels])
+    assert np.all(np.diff(places) > 0)
+    # The mean place of 40 of 150 people drawn at random, within four standard errors.
+    assert abs(places.mean() - 74.5) < 4 * np.sqrt((150**2 - 1) / 12 / 40 * (110 / 149))
+    assert some_people(logs, 150) is logs
+
+
+def test_nobody_is_followed_beyond_the_last_reward_that_is_asked_for() -> None:
+    """Later rounds change nothing of what was foreseen before them, whether or not they are there."""
+    logs = levels_that_drift(0.8, 0)
+    model = Drift(0.7, 0.5, 2.0).apply(level_model(logs))
+    whole, short = predict_ahead(model, logs), predict_ahead(model, logs, rounds=3)
+    kept = np.isin(whole.rows, short.rows)
+    assert len(short.rows) == 3 * 150
+    np.testing.assert_array_equal(short.mean, whole.mean[kept])
+    np.testing.assert_array_equal(short.std, whole.std[kept])
 
 
 def test_a_fit_keeps_how_people_drift_on_disk_and_when_it_is_made_again(tmp_path: Path) -> None:

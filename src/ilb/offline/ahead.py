@@ -172,8 +172,11 @@ class _Past:
         self.pulls, self.sums = np.zeros((2, people, actions))
 
     def predict(self, rounds: int | None) -> Predictions:
-        logs, lengths = self.logs, self.logs.lengths
+        logs = self.logs
         rewarded = _first_rewards(logs, rounds)
+        # Nobody is followed beyond the last reward that is asked for.
+        lengths = np.zeros(logs.instances, dtype=np.int64)
+        np.maximum.at(lengths, logs.instance[rewarded], logs.time[rewarded] + 1)
         mean, variance = np.full((2, logs.rows), np.nan)
         longest_first = np.argsort(-lengths, kind="stable")
         going_on = np.searchsorted(-lengths[longest_first], -np.arange(lengths.max()), side="left")

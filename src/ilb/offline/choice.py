@@ -185,6 +185,13 @@ def make_folds(logs: Logs, seed: int) -> list[Fold]:
     return folds
 
 
+def some_people(logs: Logs, most: int) -> Logs:
+    """Draw at most so many people of a table, always the same ones; the first ones of a table may be alike."""
+    if logs.instances <= most:
+        return logs
+    return logs.select(np.sort(np.random.default_rng(0).permutation(logs.instances)[:most]))
+
+
 def _at_most(logs: Logs, people: np.ndarray, rows: int, number: int) -> np.ndarray:
     """Take at most so many of the people, whose histories have together not many more rows than this."""
     shuffled = np.random.default_rng(0).permutation(np.sort(people))[:number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import Foresight, Predictions, join, lead
-from ilb.offline.choice import NEGLIGIBLE
+from ilb.offline.choice import NEGLIGIBLE, some_people
+from ilb.types import Report, silent
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
 """Where the search may begin. Who forgets has noise around a moment, which is about the share that is remembered."""
@@ -37,7 +39,7 @@ MOST_WORK = 1_000_000
 """People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
 
 
-def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
+def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: Report = silent) -> Drift:
     """Find the drift that makes rewards most likely, of people whom the model beside them has not seen.
 
     None where nobody would notice it, or where its three numbers fit no better than chance would make them. Variances
@@ -48,8 +50,12 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int) -> Drift:
         return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in pairs]
 
+    seen = itertools.count(1)
+
     def predict(drift: Drift) -> Predictions:
-        return join([one.predict(drift, rounds).of_people(number) for number, one in enumerate(ahead)])
+        found = join([one.predict(drift, rounds).of_people(number) for number, one in enumerate(ahead)])
+        report(next(seen), 3 + len(STARTS) + TRIES + STAYING_TRIES, float(found.log_likelihood.mean()))
+        return found
 
     def likelihood(drift: Drift) -> float:
         return float(predict(drift).log_likelihood.mean())
@@ -83,7 +89,7 @@ def _climb(height: Callable[[np.ndarray], float], begin: np.ndarray, tries: int)
 def _some(model: LatentModel, logs: Logs) -> Logs:
     """Take as many people as are enough."""
     work = logs.actions * (len(model.noise.population_mean) + 1) ** 2
-    return logs.select(np.arange(min(logs.instances, max(MOST_WORK // work, 50))))
+    return some_people(logs, max(MOST_WORK // work, 50))
 
 
 def _free(drift: Drift) -> Float[np.ndarray, " 3"]:

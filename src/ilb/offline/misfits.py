@@ -17,6 +17,7 @@ from ilb.models.calibration import Calibration
 from ilb.models.hypotheses import HYPOTHESES, Hypothesis, own_variances
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import moment_effects
+from ilb.offline.choice import some_people
 from ilb.offline.encodings import encode_contexts
 
 RIGHT = 5.0
@@ -37,7 +38,7 @@ def learn_misfits(models: Sequence[LatentModel], held_out: Sequence[Logs]) -> Fl
     pairs = list(zip(models, held_out, strict=True))
     if not all(isinstance(model.reward, LinearReward) for model, _ in pairs):
         return np.zeros(0)
-    some = [(model, logs.select(np.arange(min(logs.instances, MOST_CELLS // logs.actions)))) for model, logs in pairs]
+    some = [(model, some_people(logs, max(MOST_CELLS // logs.actions, 1))) for model, logs in pairs]
     return mixture_weights(np.concatenate([log_likelihoods(model, logs) for model, logs in some]))
 
 

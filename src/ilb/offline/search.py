@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -104,7 +105,7 @@ LEAST_DRIFTING = 3
 NOTHING = _Structure()
 OWN_LEVEL = _Structure(1, same_level=True)
 
-TRY, TRAIN, TRAIN_DEEP = 1, 6, 15
+TRY, TRAIN, TRAIN_DEEP, DRIFT = 1, 6, 15, 4
 """How long parts of the search take beside each other, for the time left: a guess."""
 
 
@@ -136,7 +137,8 @@ class Search:
         self.columns = logs.width - logs.schema.clocked  # encoders never read the time
         self.encodable = self.columns > 0 and bool(logs.lengths.max() > 1)
         trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.encodable else 0
-        self.steps = Steps(report, trainings + (18 if self.encodable else 9) * TRY * len(self.folds))
+        tries = (18 if self.encodable else 9) * TRY + (2 * DRIFT if self._may_show_drift else 0)
+        self.steps = Steps(report, trainings + tries * len(self.folds))
 
     def run(self) -> ModelChoice:
         # Matrices here are small: threads that share one of them only wait for each other.
@@ -282,7 +284,7 @@ class Search:
             if changing is not None and changing.trial.log_likelihood > self._best.trial.log_likelihood:
                 self.attempts.append(changing)
 
-    @property
+    @cached_property
     def _may_show_drift(self) -> bool:
         """Whether somebody had an action twice, and some more rounds: else change looks like effects of actions."""
         told = self.logs.rewarded
@@ -293,7 +295,9 @@ class Search:
         if not attempt.trial.eligible or not self._may_show_drift:
             return None
         candidate = attempt.trial.candidate
-        drift = find_drift(list(zip(attempt.models, self._held_out(candidate), strict=True)), ROUNDS)
+        pairs, units = list(zip(attempt.models, self._held_out(candidate), strict=True)), DRIFT * len(self.folds)
+        drift = find_drift(pairs, ROUNDS, self.steps.within(units))
+        self.steps.advance(units)
         if drift == NO_DRIFT:
             return None
         name, rank = f"{candidate.name}, memory {drift.memory:.2g}", candidate.rank + 1
