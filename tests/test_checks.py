@@ -1,5 +1,6 @@
 """Checks: every statistic a second time, clean people, broken people, the table of checks and the command."""
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -28,14 +29,18 @@ from ilb import (
 )
 from ilb.cli import run as run_command
 from ilb.errors import FitError, IdentifiabilityWarning, IlbError
+from ilb.models.drift import Drift
 from ilb.models.latent import canonical_basis
+from ilb.networks import NoEncoder
+from ilb.offline.completion import complete_model
+from ilb.offline.drifts import find_drift
 from ilb.offline.encoders import ENCODER_RECIPES, UNTRAINED_RECIPES
 from ilb.offline.encodings import measure_scatter
 from ilb.offline.fit import fit_again
 from ilb.offline.recipes import Recipes
 from ilb.offline.rewards import REWARD_RECIPES
 from ilb.offline.training import describe_recipe
-from ilb.trust import checking
+from ilb.trust import certainty, checking
 from ilb.trust.apart import check_fingerprints, check_people_apart, contrastive_gains
 from ilb.trust.beliefs import believe
 from ilb.trust.certainty import check_intervals, check_probabilities
@@ -386,6 +391,72 @@ def test_who_forgets_at_once_never_knows_a_person(clean: HeldOut) -> None:
 
     assert rounds(1.0) is not None
     assert rounds(0.02) is None
+
+
+@pytest.mark.parametrize("memory", [0.9, 0.7])
+def test_who_forgets_needs_more_rows_to_know_a_person_by_contexts(clean: HeldOut, memory: float) -> None:
+    staying = check_reliability(clean).numbers["visits"]
+    forgetting = check_reliability(replace(clean, model=clean.model.with_memory(memory))).numbers["visits"]
+    for count, rounds in zip(staying, forgetting, strict=True):
+        if rounds is None:
+            assert count >= 1 / (1 - memory)
+        else:
+            last, full = int(np.floor(rounds)), memory ** np.arange(np.ceil(rounds))
+            assert full[:last].sum() - 1e-9 <= count <= full.sum() + 1e-9
+
+
+def drifting(kept: float, seed: int) -> Logs:
+    """A level and a taste for the last action over the first, which forget themselves but for a share `kept`."""
+    rng, number, rows = np.random.default_rng(seed), 300, 24
+    state = rng.normal(size=(number, rows, 2))
+    for row in range(1, rows):
+        state[:, row] = kept * state[:, row - 1] + np.sqrt(1 - kept**2) * state[:, row]
+    action = rng.integers(3, size=(number, rows))
+    reward = state[..., 0] + 0.8 * state[..., 1] * (action - 1) + 0.5 * rng.normal(size=(number, rows))
+    return Logs.from_arrays(np.zeros((number, rows, 0)), action, reward)
+
+
+def test_who_knows_that_people_change_is_not_held_to_what_was_said_long_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Told what is better, long after: nearly anything. As of the end of the first half it was right to be surer."""
+    model = complete_model(NoEncoder(), drifting(0.8, 1), reward=PersonRewardRecipe(3))
+    changing = find_drift([(model, drifting(0.8, 2))], rounds=50).apply(model)
+    logs = drifting(0.8, 0)
+    row = check_probabilities(HeldOut.of(changing, logs, unseen=True))
+    assert float(changing.noise.memory) < 0.9
+    assert row.verdict is Verdict.FINE
+    # By hand: one chance for each pair, of the first rewards in the second half; stated as a live person is told.
+    stated = []
+    for person in range(40):
+        mine = logs.select(np.array([person]))
+        early = mine.time < 12
+        first = {action: int(np.flatnonzero(~early & (mine.action == action))[0]) for action in set(mine.action[12:])}
+        for one, other in itertools.pairwise(sorted(first)):
+            ages = first[one] - 11, first[other] - 11
+            beliefs = [believe(changing, mine, early, early, later=age) for age in ages]
+            mean = beliefs[0].mean[0, one] - beliefs[1].mean[0, other]
+            spread = sum(
+                belief.std[0, action] ** 2 + float(changing.noise.reward_variance[action])
+                for belief, action in zip(beliefs, (one, other), strict=True)
+            )
+            sooner = beliefs[int(np.argmin(ages))].state_covariance[0]
+            shared = beliefs[0].loading[0, one] @ sooner @ beliefs[1].loading[0, other]
+            spread -= 2 * float(changing.noise.memory) ** abs(ages[0] - ages[1]) * shared
+            stated.append(norm.cdf(abs(mean) / np.sqrt(spread)))
+    monkeypatch.setattr(certainty, "FORGOTTEN", 1e-12)
+    some = check_probabilities(HeldOut.of(changing, logs.select(np.arange(40)), unseen=True))
+    assert some.numbers["stated"] == pytest.approx(np.mean(stated), abs=1e-6)
+
+
+def test_what_is_believed_later_has_faded_as_if_rows_without_anything_had_come() -> None:
+    logs = drifting(0.8, 0).select(np.arange(5))
+    model = Drift(0.7, 0.5, 2.0).apply(complete_model(NoEncoder(), logs, reward=PersonRewardRecipe(3)))
+    early = logs.time < 12
+    waited = early | (logs.time == 14)  # a context says nothing here, but three rounds have gone by
+    one, other = believe(model, logs, early, early, later=3), believe(model, logs, waited, early)
+    for name in ("mean", "std", "state"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
 
 
 def test_a_choice_by_the_moment_is_found_out_and_is_worse_where_the_moment_pays() -> None:

@@ -46,13 +46,19 @@ class Beliefs(NamedTuple):
 
 
 def believe(
-    model: LatentModel, logs: Logs, contexts: Bool[np.ndarray, " rows"], rewards: Bool[np.ndarray, " rows"]
+    model: LatentModel,
+    logs: Logs,
+    contexts: Bool[np.ndarray, " rows"],
+    rewards: Bool[np.ndarray, " rows"],
+    *,
+    later: int = 0,
 ) -> Beliefs:
     """Form the belief about everyone from these rows' contexts and those rows' rewards, where they have one.
 
-    Where the model forgets, older rows count for less: the last of these rows is what is known now.
+    Where the model forgets, older rows count for less: the last of these rows is what is known now, and so many rounds
+    `later` than that it has faded further.
     """
-    weight = fading(model, logs, contexts | rewards)
+    weight = fading(model, logs, contexts | rewards) * float(model.noise.memory) ** later
     if not isinstance(model.reward, LinearReward):
         return _from_contexts(model, logs, contexts, weight)
     numbers = Calibration.of(model, model.reward)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import ndtr
 
+from ilb.logs import Logs
+from ilb.models.latent import LatentModel
 from ilb.offline.ahead import mean_by_person, moment_effects
 from ilb.trust.beliefs import believe
 from ilb.trust.checks import Check, Verdict
@@ -13,6 +15,9 @@ from ilb.trust.held_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.95)
 KNOWN_BEFORE = (0, 1, 5, 20)
+
+FORGOTTEN = 0.01
+"""What counts for less than this share of what it did is as good as forgotten."""
 
 
 def check_intervals(held: HeldOut) -> Check:
@@ -70,6 +75,49 @@ def came_true(
     return np.asarray((1 + np.sign(difference) * np.sign(expected)) / 2)
 
 
+def _first_of_cells(logs: Logs, some: Bool[np.ndarray, " rows"]) -> Bool[np.ndarray, " rows"]:
+    """Keep of these rows the first of each person and action."""
+    rows = np.flatnonzero(some)
+    _, first = np.unique(logs.instance[rows].astype(np.int64) * logs.actions + logs.action[rows], return_index=True)
+    kept = np.zeros(logs.rows, dtype=bool)
+    kept[rows[first]] = True
+    return kept
+
+
+def _later_difference(
+    model: LatentModel,
+    logs: Logs,
+    early: Bool[np.ndarray, " rows"],
+    who: Int[np.ndarray, " cells"],
+    action: Int[np.ndarray, " cells"],
+    age: Float[np.ndarray, " cells"],
+    first: Int[np.ndarray, " pairs"],
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Give mean and variance of how much better a cell is than the next one, each so many rounds after the early rows.
+
+    What is known fades until then, as for a live person of whom nothing is heard. The states of two moments that are k
+    rounds apart are taken to be correlated by $m^k$ with the memory m: by more than that in an autoregression whose
+    filter forgets so fast, so differences are rather less certain than the model could say.
+    """
+    if not len(first):
+        return np.zeros(0), np.zeros(0)
+    second, memory = first + 1, float(model.noise.memory)
+    faded = np.minimum(age, np.ceil(np.log(FORGOTTEN) / np.log(memory)))
+    parts = []
+    for rounds in np.unique(faded):
+        belief, now = believe(model, logs, early, early, later=int(rounds)), np.flatnonzero(faded == rounds)
+        cell = who[now], action[now]
+        covariance = belief.state_covariance[who[now]]
+        parts.append((now, belief.mean[cell], belief.own_variance[cell], belief.loading[cell], covariance))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    mean, own, loading, covariance = (column[np.argsort(columns[0])] for column in columns[1:])
+    apart = np.einsum("cp,cpq,cq->c", loading, covariance, loading) + own
+    earlier = np.where((age[first] < age[second])[:, None, None], covariance[first], covariance[second])
+    together = np.einsum("ip,ipq,iq->i", loading[first], earlier, loading[second])
+    together *= memory ** np.abs(age[first] - age[second])
+    return mean[first] - mean[second], apart[first] + apart[second] - 2 * together
+
+
 def check_probabilities(held: HeldOut) -> Check:
     """Ask whether what is said to be probably better turns out better as often as that."""
     question, bar = "Is what is said to be probably better, better?", "as often as stated, within 5 points"
@@ -77,8 +125,10 @@ def check_probabilities(held: HeldOut) -> Check:
     for part in held.parts:
         table = held.logs.select(part.people)
         early = table.time < table.lengths[table.instance] // 2
-        belief = believe(part.model, table, early, early)
+        memory = float(part.model.noise.memory)
         late = ~early & table.rewarded
+        if memory < 1:  # who changes is someone else later on: the first reward of each action is one of a moment
+            late = _first_of_cells(table, late)
         left = table.reward - moment_effects(part.model.moment, table)
         cell = table.instance[late].astype(np.int64) * table.actions + table.action[late]
         cells, index, rows = np.unique(cell, return_inverse=True, return_counts=True)
@@ -88,7 +138,13 @@ def check_probabilities(held: HeldOut) -> Check:
         first = np.flatnonzero(who[1:] == who[:-1]) if len(who) > 1 else np.zeros(0, dtype=np.int64)
         second = first + 1
         variance = np.asarray(part.model.noise.reward_variance, np.float64)[action] / rows
-        expected, doubt = belief.difference(who[first], action[first], action[second])
+        if memory < 1:
+            age = np.zeros(len(cells))
+            age[index] = table.time[late] - table.lengths[table.instance[late]] // 2 + 1
+            expected, doubt = _later_difference(part.model, table, early, who, action, age, first)
+        else:
+            belief = believe(part.model, table, early, early)
+            expected, doubt = belief.difference(who[first], action[first], action[second])
         spread = np.sqrt(doubt + variance[first] + variance[second])
         chance = ndtr(np.abs(expected) / np.maximum(spread, 1e-12))
         stated.append(chance)

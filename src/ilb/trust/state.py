@@ -99,7 +99,8 @@ def check_reliability(held: HeldOut) -> Check:
     question, bar = "How soon is a person known?", f"{KNOWN:.0%} within the median history"
     median = float(np.median(held.logs.lengths))
     widths = _widths(held.encodings, held.logs.starts) if held.model.encoded_dim else np.zeros(0)
-    visits = [float(KNOWN / (1 - KNOWN) / width) if width > 1e-3 else np.inf for width in widths]
+    memory = float(held.model.noise.memory)
+    visits = [_rounds_for(KNOWN / (1 - KNOWN) / width, memory) if width > 1e-3 else np.inf for width in widths]
     rounds = _rounds_until_known(held.model)
     ordinals = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
     parts = [f"{_rows(visit)} for the {name} direction" for visit, name in zip(visits, ordinals, strict=False)]
@@ -125,6 +126,18 @@ def _rows(count: float) -> str:
         return "more than 10,000 rows"
     number = max(int(np.ceil(count - 1e-9)), 1)
     return f"{number:,} row{'s' if number > 1 else ''}"
+
+
+def _rounds_for(count: float, memory: float) -> float:
+    """Say after how many rounds so many count, where old ones count for less; there may never be so many.
+
+    >>> _rounds_for(3.0, 1.0), round(_rounds_for(1.75, 0.5), 6), _rounds_for(2.0, 0.5)
+    (3.0, 3.0, inf)
+    """
+    if memory == 1:
+        return float(count)
+    left = 1 - count * (1 - memory)
+    return float(np.log(left) / np.log(memory)) if left > 0 else float("inf")
 
 
 def _rounds_until_known(model: LatentModel) -> float | None:
