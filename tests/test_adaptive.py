@@ -257,9 +257,19 @@ def test_doubts_are_probabilities_of_own_effects_that_are_worth_a_remark(past: P
     hypothesis = Hypothesis("own", own=1.0)
     rewards = believed(sure_of_actions(AdaptiveBelief(model_with(0), hypotheses=(hypothesis,))), past)
     effect = np.asarray(compiled(rewards.mean)) - np.asarray(rewards.explained)[0]
-    std, bound = np.sqrt(np.asarray(rewards.own_variance)[0, 0]), 0.5 * np.sqrt(spread_of(model_with(0)))
+    std = np.sqrt(np.asarray(rewards.own_variance)[0, 0])
+    bound = max(
+        0.5 * np.sqrt(spread_of(model_with(0))), 2 * np.sqrt(0.1)
+    )  # own effects of the logs have a variance of 0.1
     expected = norm.sf(bound, effect, std) + norm.cdf(-bound, effect, std)
     np.testing.assert_allclose(compiled(rewards.outlook).doubts, expected, atol=1e-5)
+
+
+def test_own_effects_of_the_size_that_the_logs_have_are_what_the_logs_say(past: Past) -> None:
+    known = eqx.tree_at(lambda m: m.noise.leftover_variance, model_with(0), jnp.asarray(5.0))
+    nothing_yet = AdaptiveBelief(known)
+    doubts = compiled(compiled(nothing_yet.believe, nothing_yet.init()).outlook).doubts
+    assert np.all(np.asarray(doubts) < 0.1)
 
 
 def test_quantiles_are_where_the_distribution_function_of_the_mixture_says(past: Past) -> None:

@@ -48,8 +48,11 @@ As many would be the median if all horizons were alike on a logarithmic scale; t
 the scale it has none. Two is the mean where it ends at seven times the rounds that were.
 """
 
-NOTICEABLE = 0.5
-"""An own effect is reported that is larger than this, in the same units."""
+NOTICEABLE, UNUSUAL = 0.5, 2.0
+"""An own effect is reported that is larger than the first in the same units, and the second in deviations of the logs'.
+
+Where the logs have own effects, to have one is just what they say.
+"""
 
 PASSES = 2
 """How often the actions are judged one by one."""
@@ -82,7 +85,7 @@ class MixedRewards(AbstractRewards):
     explained: Float[Array, "H K"]
     theta: Float[Array, "K p"]
     reward_variance: Float[Array, " K"]
-    noticeable: Float[Array, ""]
+    noticeable: Float[Array, " K"]
     rounds: Float[Array, ""]
     elapsed: Float[Array, ""]
     lifetime: Float[Array, ""]
@@ -149,7 +152,8 @@ class MixedRewards(AbstractRewards):
         """Give the probability of an own effect, up or down, that is worth a remark."""
         effect = self.means - self.explained[:, None]
         std = jnp.sqrt(self.own_variance + TINY * self.reward_variance[None, None])
-        return _below((effect - self.noticeable) / std) + _below((-effect - self.noticeable) / std)
+        least = self.noticeable[None, None]
+        return _below((effect - least) / std) + _below((-effect - least) / std)
 
     def _average(self, values: Float[Array, "H 2 K"]) -> Values:
         # Not by `einsum`, which would move the axis of two to the end, where no loop over it is worth while.
@@ -192,7 +196,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     log_prior: Float[Array, " H"]
     change_probability: Float[Array, ""]
     scales: _Scales
-    noticeable: Float[Array, ""]
+    noticeable: Float[Array, " K"]
     _says: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(
@@ -208,7 +212,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         self.change_probability = as_float32(doubt / 10)
         numbers = Calibration.of(model, linear_reward(model))
         spread = expected_spread(numbers)
-        self.noticeable = as_real(NOTICEABLE * np.sqrt(spread))
+        self.noticeable = as_real(np.maximum(NOTICEABLE * np.sqrt(spread), UNUSUAL * np.sqrt(numbers.own_variance)))
         wider, bias, relevant = (
             np.array([getattr(hypothesis, name) for hypothesis in hypotheses]) for name in ("wider", "bias", "relevant")
         )
