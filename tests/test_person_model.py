@@ -364,6 +364,34 @@ def test_trees_predict_what_scikit_learn_predicts(depth: int) -> None:
     assert_predicts_the_same(model, moment, features)
 
 
+def scattered(noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Contexts, actions, rewards and people: a wave, and noise."""
+    rng = np.random.default_rng(3)
+    context, action = rng.normal(size=(600, 2)), rng.integers(ACTIONS, size=600)
+    return context, action, np.sin(2 * context[:, 0]) + noise * rng.normal(size=600), np.arange(600) // 6
+
+
+@pytest.mark.parametrize("noise", [0.1, 3.0])
+def test_as_many_trees_are_kept_as_predict_people_left_out_best(noise: float) -> None:
+    context, action, reward, person = scattered(noise)
+    trees, foreseen = FEW_TREES.fit(context, action, reward, person)
+    features = np.c_[context, action].astype(np.float32)
+    fold = (np.random.default_rng(0).permutation(100) % 3)[person]
+    left_out = np.zeros((FEW_TREES.trees, 600))
+    for number in range(FEW_TREES.trees):
+        model = HistGradientBoostingRegressor(
+            max_iter=number + 1, max_depth=3, max_leaf_nodes=8, early_stopping=False, random_state=0
+        )
+        for held in (fold == part for part in range(3)):
+            left_out[number, held] = model.fit(features[~held], reward[~held]).predict(features[held])
+    errors = np.sum((left_out - reward) ** 2, axis=1)
+    best = int(np.argmin(errors))
+    assert (best == FEW_TREES.trees - 1) == (noise < 1)
+    assert len(trees.value) == FEW_TREES.trees
+    np.testing.assert_array_equal(np.any(trees.value != 0, axis=1), np.arange(FEW_TREES.trees) <= best)
+    np.testing.assert_allclose(foreseen, left_out[best], atol=1e-6)
+
+
 def test_values_on_the_threshold_of_a_tree_go_where_scikit_learn_sends_them() -> None:
     model, moment, features = boosted(1, 4)
     thresholds = np.asarray(moment.threshold)[np.isfinite(moment.threshold) & (np.asarray(moment.column) == 0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
 FOLDS = 3
+
+MOST_JUDGED = 20_000
+"""Rows of people left out that say how many trees to keep."""
 
 
 class Trees(NamedTuple):
@@ -30,7 +34,10 @@ class Boosted(NamedTuple):
 
 @dataclass(frozen=True)
 class Boosting:
-    """The numbers of the trees; `most_rows` are enough for them, whatever the size of the table."""
+    """The numbers of the trees: at most `trees`, as many as predict people left out best.
+
+    `most_rows` are enough for them, whatever the size of the table.
+    """
 
     trees: int = 150
     depth: int = 6
@@ -61,12 +68,24 @@ class Boosting:
     ) -> Boosted:
         people = int(person.max()) + 1
         fold = (np.random.default_rng(0).permutation(people) % FOLDS)[person]
+        parts = [(fold != number, fold == number) for number in range(FOLDS)]
+        parts = [(others, held) for others, held in parts if np.any(others) and np.any(held)]
+        models = [self._train(features[others], reward[others]) for others, _ in parts]
+        kept = self._count(models, [(features[held], reward[held]) for _, held in parts])
         foreseen = np.zeros(len(reward))
-        for number in range(FOLDS):
-            others, held = fold != number, fold == number
-            if np.any(held) and np.any(others):
-                foreseen[held] = self._train(features[others], reward[others]).predict(features[held])
-        return Boosted(take_trees(self._train(features, reward), self.depth), foreseen)
+        for model, (_, held) in zip(models, parts, strict=True):
+            foreseen[held] = _first(model, kept).predict(features[held])
+        return Boosted(take_trees(_first(self._train(features, reward), kept), self.depth, self.trees), foreseen)
+
+    def _count(self, models: Sequence[Any], left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
+        """Give the number of trees, one at least, with which people left out are predicted best."""
+        errors = np.zeros(self.trees)
+        for model, (features, reward) in zip(models, left_out, strict=True):
+            some = slice(MOST_JUDGED // len(models))
+            stages = [np.sum((reward[some] - stage) ** 2) for stage in model.staged_predict(features[some])]
+            # Trees stop where nothing is left to part.
+            errors += np.pad(stages, (0, self.trees - len(stages)), mode="edge")
+        return int(np.argmin(errors)) + 1 if models else self.trees
 
     def _train(self, features: np.ndarray, reward: np.ndarray) -> Any:
         from sklearn.ensemble import HistGradientBoostingRegressor
@@ -86,12 +105,23 @@ class Boosting:
         return model.fit(features, reward)
 
 
-def take_trees(model: Any, depth: int) -> Trees:
-    """Write scikit-learn's trees as complete ones: a leaf above the last level is repeated below itself."""
+def _first(model: Any, number: int) -> Any:
+    """Keep the first trees alone: those of a model with fewer steps."""
+    model._predictors = model._predictors[:number]
+    return model
+
+
+def take_trees(model: Any, depth: int, number: int | None = None) -> Trees:
+    """Write scikit-learn's trees as complete ones: a leaf above the last level is repeated below itself.
+
+    With a `number`, trees that add nothing make up for those that are missing, so that shapes, and with them compiled
+    programs, do not depend on how many were kept.
+    """
     inner = 2**depth - 1
     predictors = [group[0].nodes for group in model._predictors]
-    column, threshold = (np.zeros((len(predictors), inner), kind) for kind in (np.int32, np.float32))
-    value = np.zeros((len(predictors), inner + 1), np.float32)
+    size = len(predictors) if number is None else number
+    column, threshold = np.zeros((size, inner), np.int32), np.full((size, inner), np.inf, np.float32)
+    value = np.zeros((size, inner + 1), np.float32)
     for tree, nodes in enumerate(predictors):
         column[tree], threshold[tree], value[tree] = _unfold(nodes, inner)
     return Trees(column, threshold, value, float(np.ravel(model._baseline_prediction)[0]))
