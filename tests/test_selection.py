@@ -235,6 +235,31 @@ def test_the_simplest_within_one_standard_error_is_taken() -> None:
     assert ModelChoice.of([trials[0], trials[1]._replace(eligible=False), trials[2]], 1).candidate.name == "best"
 
 
+def test_what_a_few_long_tails_make_as_likely_must_be_as_close_too() -> None:
+    rng = RNG(0)
+    number, reward = np.arange(200), rng.normal(size=200)
+    reward[0] = 40.0  # one row, which says nearly all that the log-likelihood says
+
+    def predicting(name: str, rank: int, mean: np.ndarray, std: float) -> Trial:
+        return Trial(
+            Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank),
+            Predictions(number, number, reward, mean, np.full(200, std)),
+            eligible=True,
+        )
+
+    known = np.where(number > 0, 0.9 * reward, 0.0)
+    simple, close = predicting("simple", 0, np.zeros(200), 3.0), predicting("close", 1, known, 2.0)
+    likely, squares = simple.lead_over(close), simple.predictions.squared_error - close.predictions.squared_error
+    assert likely.value > 0  # the one row is less of a surprise to who is less sure
+    assert close.precision_over(simple).value == pytest.approx(squares.mean() / 2 / close.squared_error)
+    assert close.precision_over(simple).value > close.precision_over(simple).standard_error
+    assert ModelChoice.of([simple, close], 1).candidate.name == "close"
+    as_close = predicting("as close", 0, known, 2.1)
+    assert ModelChoice.of([simple, close, as_close], 1).candidate.name == "as close"
+    beyond = predicting("exact", 2, reward, 1e6)  # far behind in likelihood: closeness alone is not asked for
+    assert ModelChoice.of([simple, close, beyond], 1).candidate.name == "close"
+
+
 def test_few_people_are_said_to_tell_little_only_where_they_do() -> None:
     base = RNG(0).normal(size=12)
     reference = trial("plain", 0, base)

@@ -63,6 +63,10 @@ class Predictions(NamedTuple):
         error = (self.reward - self.mean) / self.std
         return np.asarray(-0.5 * (error**2 + np.log(2 * np.pi)) - np.log(self.std))
 
+    @property
+    def squared_error(self) -> Float[np.ndarray, " predictions"]:
+        return np.asarray((self.reward - self.mean) ** 2)
+
     def of_people(self, number: int) -> Predictions:
         """Number people so that they are told from those of other tables, by the number of theirs."""
         return self._replace(person=self.person.astype(np.int64) + (number << 32))

@@ -1,7 +1,8 @@
 """What a choice is: candidates, what each predicted for people held out, and the simplest that is as good as the best.
 
 A candidate is judged by the log-likelihood of each reward of people it has not seen, one step ahead from their own
-past.
+past. Rewards with long tails make that a matter of a few rows, which then tell little of anything: of those that are as
+good, it must also be as good in squared error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from ilb.estimates import Estimate
 from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
-from ilb.offline.ahead import Predictions, lead
+from ilb.offline.ahead import Predictions, lead, mean_by_person
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.rewards.recipe import RewardRecipe
 from ilb.seeds import as_seed
@@ -29,6 +30,10 @@ FEW_PEOPLE = 40
 
 NEGLIGIBLE = 0.002
 """Differences of the log-likelihood of a reward that nobody would notice: 0.4 % of the unexplained variance."""
+
+
+TINY = 1e-30
+"""Less than any squared error that is not zero."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,18 @@ class Trial(NamedTuple):
         total = np.sum((reward - reward.mean()) ** 2)
         return float(1 - np.sum(error**2) / total) if total > 0 else float("nan")
 
+    @property
+    def squared_error(self) -> float:
+        return float(np.mean(self.predictions.squared_error))
+
+    def precision_over(self, other: Trial) -> Estimate:
+        """Give by how much its squared error is lower than the other's, in the units of `lead_over`.
+
+        A variance that is lower by a share s has a log-likelihood that is higher by about s / 2.
+        """
+        gain = other.predictions.squared_error - self.predictions.squared_error
+        return mean_by_person(gain / max(2 * self.squared_error, TINY), self.predictions.person)
+
     def lead_over(self, other: Trial) -> Estimate:
         """Give by how much the log-likelihood of a reward is higher than the other's, with its error over people."""
         return lead(self.predictions, other.predictions)
@@ -95,10 +112,15 @@ class ModelChoice:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], folds: int) -> ModelChoice:
-        """Take the simplest within one standard error of the best; of equally simple ones, the best."""
+        """Take the simplest within one standard error of the best; of equally simple ones, the best.
+
+        First by log-likelihood, then, among those that are left, by squared error.
+        """
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
         near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
+        closest = min(near, key=lambda trial: trial.squared_error)
+        near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial))]
         chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
         return cls(chosen.candidate, tuple(trials), len(np.unique(best.predictions.person)), folds)
 
