@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,40 +51,43 @@ class Boosting:
         action: Int[np.ndarray, " rows"],
         reward: Float[np.ndarray, " rows"],
         person: Int[np.ndarray, " rows"],
+        told: Float[np.ndarray, " people"] | None = None,
     ) -> Boosted:
-        """Fit on everyone, and beside that on some people to predict the others: in sample, trees know too much."""
+        r"""Fit on everyone, and beside that on some people to predict the others: in sample, trees know too much.
+
+        With `told`, `reward` is what is left once each person's level is known, as far as their rewards tell it; that
+        share of what trees say of the level is then known without them (`_loss`).
+        """
         import sklearn.ensemble  # noqa: F401  # slow, so not before it is needed, and loaded before its threads are limited
 
         # One thread: the same trees on any machine, and threads that wait for each other would burn time.
         with threadpool_limits(1, user_api="openmp"):
-            return self._fit(np.concatenate([context, action[:, None]], axis=1).astype(np.float32), reward, person)
+            features = np.concatenate([context, action[:, None]], axis=1).astype(np.float32)
+            return self._fit(features, reward, person, np.zeros(int(person.max()) + 1) if told is None else told)
 
     def _fit(
         self,
         features: Float[np.ndarray, "rows columns"],
         reward: Float[np.ndarray, " rows"],
         person: Int[np.ndarray, " rows"],
+        told: Float[np.ndarray, " people"],
     ) -> Boosted:
         people = int(person.max()) + 1
         fold = (np.random.default_rng(0).permutation(people) % FOLDS)[person]
         parts = [(fold != number, fold == number) for number in range(FOLDS)]
         parts = [(others, held) for others, held in parts if np.any(others) and np.any(held)]
         models = [self._train(features[others], reward[others]) for others, _ in parts]
-        kept = self._count(models, [(features[held], reward[held]) for _, held in parts])
+        errors = np.zeros(self.trees)
+        for model, (_, held) in zip(models, parts, strict=True):
+            some = np.flatnonzero(held)[: MOST_JUDGED // FOLDS]
+            stages = [_loss(stage, reward[some], person[some], told) for stage in model.staged_predict(features[some])]
+            # Trees stop where nothing is left to part.
+            errors += np.pad(stages, (0, self.trees - len(stages)), mode="edge")
+        kept = int(np.argmin(errors)) + 1 if parts else self.trees
         foreseen = np.zeros(len(reward))
         for model, (_, held) in zip(models, parts, strict=True):
             foreseen[held] = _first(model, kept).predict(features[held])
         return Boosted(take_trees(_first(self._train(features, reward), kept), self.depth, self.trees), foreseen)
-
-    def _count(self, models: Sequence[Any], left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
-        """Give the number of trees, one at least, with which people left out are predicted best."""
-        errors = np.zeros(self.trees)
-        for model, (features, reward) in zip(models, left_out, strict=True):
-            some = slice(MOST_JUDGED // len(models))
-            stages = [np.sum((reward[some] - stage) ** 2) for stage in model.staged_predict(features[some])]
-            # Trees stop where nothing is left to part.
-            errors += np.pad(stages, (0, self.trees - len(stages)), mode="edge")
-        return int(np.argmin(errors)) + 1 if models else self.trees
 
     def _train(self, features: np.ndarray, reward: np.ndarray) -> Any:
         from sklearn.ensemble import HistGradientBoostingRegressor
@@ -103,6 +105,23 @@ class Boosting:
             some = np.random.default_rng(0).choice(len(reward), self.most_rows, replace=False)
             features, reward = features[some], reward[some]
         return model.fit(features, reward)
+
+
+def _loss(
+    predicted: Float[np.ndarray, " rows"],
+    left: Float[np.ndarray, " rows"],
+    person: Int[np.ndarray, " rows"],
+    told: Float[np.ndarray, " people"],
+) -> float:
+    r"""Give minus twice the log-likelihood of rewards, times $\sigma^2$, up to what does not depend on the prediction f.
+
+    With V the covariance of a person's rewards and e what is to be predicted, that is $f^\top \sigma^2 V^{-1} f - 2
+    f^\top \sigma^2 V^{-1} e$, and $\sigma^2 V^{-1} e$ is what is left. Squared error would take $V = \sigma^2$, and hold
+    it against f that it says of people what their rewards will tell, too.
+    """
+    sums, rows = np.bincount(person, predicted), np.bincount(person)
+    known = told[: len(rows)] * sums**2 / np.maximum(rows, 1)
+    return float(predicted @ predicted - known.sum() - 2 * predicted @ left)
 
 
 def _first(model: Any, number: int) -> Any:

@@ -73,8 +73,9 @@ class PersonRewardRecipe(RewardRecipe):
         reward = rows.reward
         if self.moment == "boosted" and rows.context.shape[1]:
             # What trees are fitted to is near enough after fewer steps.
-            left = _left_unexplained(self.hastened()._fit_people(task, rows, reward, moment), rows, moment)
-            trees, foreseen = self.boosting.fit(rows.context, rows.action, left, rows.person)
+            people = self.hastened()._fit_people(task, rows, reward, moment)
+            left, told = _left_unexplained(people, rows, moment), _told_of_levels(people, rows)
+            trees, foreseen = self.boosting.fit(rows.context, rows.action, left, rows.person, told)
             reward = reward - foreseen
         return _complete(self._fit_people(task, rows, reward, moment), rows, trees, axes)
 
@@ -172,6 +173,15 @@ def _left_unexplained(
     _, cell = np.unique(rows.person.astype(np.int64) * actions + rows.action, return_inverse=True)
     slopes = fitted.coefficients[:, len(fitted.population_mean) + 1 :]
     return np.asarray(rows.reward - fitted.levels[cell] - np.sum(moment * slopes[rows.action], axis=1))
+
+
+def _told_of_levels(fitted: PersonModelFit, rows: _Rows) -> Float[np.ndarray, " people"]:
+    r"""Give how much of each person's level their own rewards tell: $n \omega^2 / (\sigma^2 + n \omega^2)$."""
+    number, n = np.bincount(rows.person, minlength=len(rows.contexts)), rows.encoding_sum.shape[1]
+    hidden = fitted.coefficients[rows.action, n : len(fitted.population_mean)]
+    level = float(np.mean(np.sum(hidden**2, axis=1)))
+    noise = float(np.mean(fitted.reward_variance[rows.action])) + fitted.own_variance
+    return np.asarray(number * level / (noise + number * level))
 
 
 def _principal_axes(context: Float[np.ndarray, "rows d"], most: int) -> Float[np.ndarray, "d axes"]:
