@@ -334,6 +334,15 @@ FURTHER = (
         lambda: _dataset("plm/Cigar").assign(dear=lambda f: np.where(f["price"] > 60, "dear", "cheap")),
         instance="state", time="year", action="dear", reward="sales", contexts=("price", "ndi", "cpi"),
     ),
+    Table(
+        "pigs", "geepack dietox, GPL-3 or later",
+        lambda: _dataset("geepack/dietox").assign(copper=lambda f: "c" + f["Cu"].astype(str)),
+        instance="Pig", time="Time", action="copper", reward="Weight", contexts=("Evit", "Feed"),
+    ),
+    Table(
+        "penicillin", "lme4 Penicillin, GPL-2 or later", lambda: _dataset("lme4/Penicillin"),
+        instance="plate", action="sample", reward="diameter", contexts=(),
+    ),
 )  # fmt: skip
 """Tables that no choice of ours rests on: they were looked at after the model had been made."""
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from ilb.live.bandit import LiveBandit
@@ -20,7 +21,7 @@ from ilb.models.moments import BoostedMoment
 from ilb.networks import Affine, IdentityEncoder, NoEncoder
 from ilb.offline.ahead import every_effect, moment_effects, predict_ahead
 from ilb.offline.fit import complete_model
-from ilb.offline.rewards.boosting import Boosting, take_trees
+from ilb.offline.rewards.boosting import Boosting, likelihood_loss, take_trees
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
 from ilb.offline.rewards.person_estimator import PersonSums, fit_person_model
 from ilb.online.roster import policy_on
@@ -390,6 +391,20 @@ def test_as_many_trees_are_kept_as_predict_people_left_out_best(noise: float) ->
     assert len(trees.value) == FEW_TREES.trees
     np.testing.assert_array_equal(np.any(trees.value != 0, axis=1), np.arange(FEW_TREES.trees) <= best)
     np.testing.assert_allclose(foreseen, left_out[best], atol=1e-6)
+
+
+def test_thelikelihood_loss_of_trees_is_the_likelihood_of_rewards_of_people_with_levels() -> None:
+    rng = np.random.default_rng(4)
+    person, (level, noise) = np.repeat(np.arange(5), [1, 2, 3, 4, 5]), (0.8, 0.3)
+    covariance = level * (person[:, None] == person) + noise * np.eye(15)
+    rewards, predicted, nothing = rng.normal(size=15), rng.normal(size=15), np.zeros(15)
+    left = noise * np.linalg.solve(covariance, rewards)
+    rows = np.bincount(person)
+    told = rows * level / (noise + rows * level)
+    density = multivariate_normal(np.zeros(15), covariance)
+    gain = density.logpdf(rewards - predicted) - density.logpdf(rewards - nothing)
+    assert likelihood_loss(predicted, left, person, told) == pytest.approx(-2 * noise * gain)
+    assert likelihood_loss(nothing, left, person, told) == 0
 
 
 def test_values_on_the_threshold_of_a_tree_go_where_scikit_learn_sends_them() -> None:

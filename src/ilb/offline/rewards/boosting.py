@@ -56,7 +56,7 @@ class Boosting:
         r"""Fit on everyone, and beside that on some people to predict the others: in sample, trees know too much.
 
         With `told`, `reward` is what is left once each person's level is known, as far as their rewards tell it; that
-        share of what trees say of the level is then known without them (`_loss`).
+        share of what trees say of the level is then known without them (`likelihood_loss`).
         """
         import sklearn.ensemble  # noqa: F401  # slow, so not before it is needed, and loaded before its threads are limited
 
@@ -80,7 +80,10 @@ class Boosting:
         errors = np.zeros(self.trees)
         for model, (_, held) in zip(models, parts, strict=True):
             some = np.flatnonzero(held)[: MOST_JUDGED // FOLDS]
-            stages = [_loss(stage, reward[some], person[some], told) for stage in model.staged_predict(features[some])]
+            stages = [
+                likelihood_loss(stage, reward[some], person[some], told)
+                for stage in model.staged_predict(features[some])
+            ]
             # Trees stop where nothing is left to part.
             errors += np.pad(stages, (0, self.trees - len(stages)), mode="edge")
         kept = int(np.argmin(errors)) + 1 if parts else self.trees
@@ -107,17 +110,17 @@ class Boosting:
         return model.fit(features, reward)
 
 
-def _loss(
+def likelihood_loss(
     predicted: Float[np.ndarray, " rows"],
     left: Float[np.ndarray, " rows"],
     person: Int[np.ndarray, " rows"],
     told: Float[np.ndarray, " people"],
 ) -> float:
-    r"""Give minus twice the log-likelihood of rewards, times $\sigma^2$, up to what does not depend on the prediction f.
+    r"""Give minus twice the log-likelihood, times $\sigma^2$, up to what does not depend on the prediction f.
 
     With V the covariance of a person's rewards and e what is to be predicted, that is $f^\top \sigma^2 V^{-1} f - 2
-    f^\top \sigma^2 V^{-1} e$, and $\sigma^2 V^{-1} e$ is what is left. Squared error would take $V = \sigma^2$, and hold
-    it against f that it says of people what their rewards will tell, too.
+    f^\top \sigma^2 V^{-1} e$, and $\sigma^2 V^{-1} e$ is what is left. Squared error would take $V = \sigma^2$, and
+    hold it against f that it says of people what their rewards will tell, too.
     """
     sums, rows = np.bincount(person, predicted), np.bincount(person)
     known = told[: len(rows)] * sums**2 / np.maximum(rows, 1)
