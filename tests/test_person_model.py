@@ -389,7 +389,8 @@ def test_as_many_trees_are_kept_as_predict_people_left_out_best(noise: float) ->
     best = int(np.argmin(errors))
     assert (best == FEW_TREES.trees - 1) == (noise < 1)
     assert len(trees.value) == FEW_TREES.trees
-    np.testing.assert_array_equal(np.any(trees.value != 0, axis=1), np.arange(FEW_TREES.trees) <= best)
+    more = round(1.5 * (best + 1))  # everyone, instead of two in three
+    np.testing.assert_array_equal(np.any(trees.value != 0, axis=1), np.arange(FEW_TREES.trees) < more)
     np.testing.assert_allclose(foreseen, left_out[best], atol=1e-6)
 
 
