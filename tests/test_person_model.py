@@ -23,7 +23,8 @@ from ilb.offline.ahead import every_effect, moment_effects, predict_ahead
 from ilb.offline.fit import complete_model
 from ilb.offline.rewards.boosting import Boosting, likelihood_loss, take_trees
 from ilb.offline.rewards.person import Moment, PersonRewardRecipe
-from ilb.offline.rewards.person_estimator import PersonSums, fit_person_model
+from ilb.offline.rewards.person_estimator import fit_person_model
+from ilb.offline.rewards.person_sums import PersonSums
 from ilb.online.roster import policy_on
 from ilb.types import Encoder, Step
 from narrowed import known
