@@ -235,6 +235,18 @@ def test_the_simplest_within_one_standard_error_is_taken() -> None:
     assert ModelChoice.of([trials[0], trials[1]._replace(eligible=False), trials[2]], 1).candidate.name == "best"
 
 
+def test_what_is_surely_beaten_is_not_as_good_as_a_best_that_nobody_is_sure_of() -> None:
+    rng = RNG(0)
+    plain = rng.normal(size=100)
+    better = plain + 0.1 + rng.normal(0, 0.05, 100)  # twenty standard errors
+    # Best by one person alone, so that everything is within one standard error of it.
+    lucky = better + np.where(np.arange(100) == 7, 40.0, -0.15)
+    trials = [trial("plain", 0, plain), trial("better", 1, better), trial("lucky", 2, lucky)]
+    ahead = trials[2].lead_over(trials[0])
+    assert 0 < ahead.value < ahead.standard_error
+    assert ModelChoice.of(trials, 1).candidate.name == "better"
+
+
 def test_what_a_few_long_tails_make_as_likely_must_be_as_close_too() -> None:
     rng = RNG(0)
     number, reward = np.arange(200), rng.normal(size=200)

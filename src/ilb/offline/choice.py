@@ -36,6 +36,10 @@ TINY = 1e-30
 """Less than any squared error that is not zero."""
 
 
+SURELY = 2.0
+"""Standard errors by which a candidate is surely behind another."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A way to fit: how contexts are encoded, how rewards follow, and whether the moment knows the time.
@@ -114,11 +118,14 @@ class ModelChoice:
     def of(cls, trials: Sequence[Trial], folds: int) -> ModelChoice:
         """Take the simplest within one standard error of the best; of equally simple ones, the best.
 
-        First by log-likelihood, then, among those that are left, by squared error.
+        First by log-likelihood, then, among those that are left, by squared error. Where a few rewards are far off, the
+        standard error of the best may be so large that everything is within it: what another candidate surely beats is
+        not as good for that.
         """
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
         near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
+        near = [trial for trial in near if trial is best or all(_within(o.lead_over(trial), SURELY) for o in allowed)]
         closest = min(near, key=lambda trial: trial.squared_error)
         near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial))]
         chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
@@ -175,8 +182,8 @@ def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, 4)
 
 
-def _within(behind: Estimate) -> bool:
-    return np.isnan(behind.standard_error) or behind.value <= max(behind.standard_error, NEGLIGIBLE)
+def _within(behind: Estimate, errors: float = 1.0) -> bool:
+    return np.isnan(behind.standard_error) or behind.value <= max(errors * behind.standard_error, NEGLIGIBLE)
 
 
 class Fold(NamedTuple):
