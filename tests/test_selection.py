@@ -113,6 +113,23 @@ def test_each_choice_can_be_pinned() -> None:
         fit(logs, latent_dim=3)
 
 
+@pytest.mark.filterwarnings("ignore::ilb.errors.IdentifiabilityWarning")
+def test_no_encoder_is_trained_on_contexts_that_never_vary_within_people() -> None:
+    rng, people = RNG(3), 60
+    kind = rng.normal(size=(people, 2))
+    action = rng.integers(2, size=(people, 6))
+    reward = np.where(action == 1, kind[:, :1], 0.0) + 0.3 * rng.normal(size=(people, 6))
+    logs = Logs.from_arrays(np.repeat(kind[:, None], 6, axis=1), action, reward)
+    choice = choose_model(logs)
+    assert not any("tied" in trial.candidate.name for trial in choice.trials)
+    assert any(trial.candidate.name.startswith("contexts") for trial in choice.trials)
+    assert choice.chosen.r_squared > 0.7
+    moving = np.repeat(kind[:, None], 6, axis=1)
+    moving[:, :, 0] += 0.1 * rng.normal(size=(people, 6))
+    varied = choose_model(Logs.from_arrays(moving, action, reward))
+    assert any("tied" in trial.candidate.name for trial in varied.trials)
+
+
 def test_plain_contexts_are_compared_as_wide_as_they_are_saved() -> None:
     rng = RNG(7)
     person = rng.normal(size=(40, 1))

@@ -136,7 +136,10 @@ class Search:
         self.attempts: list[_Attempt] = []
         self.columns = logs.width - logs.schema.clocked  # encoders never read the time
         self.encodable = self.columns > 0 and bool(logs.lengths.max() > 1)
-        trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.encodable else 0
+        # An encoder learns from what varies within people; contexts that never do are known without one.
+        first = logs.context[logs.starts[logs.instance], : self.columns]
+        self.trainable = self.encodable and bool(np.any(logs.context[:, : self.columns] != first))
+        trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.trainable else 0
         tries = (18 if self.encodable else 9) * TRY + (2 * DRIFT if self._may_show_drift else 0)
         self.steps = Steps(report, trainings + tries * len(self.folds))
 
@@ -204,6 +207,8 @@ class Search:
         if self.latent_dim is None:
             [plain] = self._train("contexts", PlainContexts(), 2, 0)
             self._try_encoding(plain, structure)
+            if not self.trainable:
+                return
         tied = self._train("tied", TiedRecipe(), 4, TRAIN)
         for encoding in tied:
             self._try(encoding, NOTHING)
