@@ -356,8 +356,10 @@ def boosted(seed: int, depth: int) -> tuple[HistGradientBoostingRegressor, Boost
 
 
 def assert_predicts_the_same(model: HistGradientBoostingRegressor, moment: BoostedMoment, features: np.ndarray) -> None:
-    ours = jax.vmap(moment)(jnp.asarray(features[:, :2]))[np.arange(len(features)), features[:, 2].astype(int)]
+    context, action = jnp.asarray(features[:, :2]), features[:, 2].astype(np.int32)
+    ours = jax.vmap(moment)(context)[np.arange(len(features)), action]
     np.testing.assert_allclose(ours, model.predict(features), atol=1e-5)
+    np.testing.assert_allclose(jax.vmap(moment.of_action)(context, jnp.asarray(action)), ours, atol=1e-6)
 
 
 @pytest.mark.parametrize("depth", [1, 3, 6])

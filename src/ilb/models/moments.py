@@ -25,9 +25,13 @@ class AbstractMoment(eqx.Module):
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " K"]:
         """Give the K effects."""
 
+    def of_action(self, context: Float[Array, " d"], action: Int[Array, ""]) -> Float[Array, ""]:
+        """Give the effect on one action alone."""
+        return self(context)[action]
+
     def taken_off(self, step: Step) -> Step:
         """Give the step with what is left of its reward."""
-        return step._replace(reward=step.reward - self(step.context)[step.action])
+        return step._replace(reward=step.reward - self.of_action(step.context, step.action))
 
 
 @storable
@@ -62,6 +66,10 @@ class BoostedMoment(AbstractMoment):
         rows = jnp.concatenate([jnp.broadcast_to(context[None, :], (actions, context.shape[0])), numbers], axis=1)
         return self.effects(context) + jax.vmap(self._add_up)(rows)
 
+    def of_action(self, context: Float[Array, " d"], action: Int[Array, ""]) -> Float[Array, ""]:
+        row = jnp.concatenate([context, action.astype(context.dtype)[None]])
+        return self.effects(context)[action] + self._add_up(row)
+
     def _add_up(self, row: Float[Array, " columns"]) -> Float[Array, ""]:
         inner = self.column.shape[1]
         trees = jnp.arange(self.column.shape[0])
@@ -80,3 +88,6 @@ class ScaledMoment(AbstractMoment):
 
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " K"]:
         return self.moment(self.scaling(context))
+
+    def of_action(self, context: Float[Array, " d"], action: Int[Array, ""]) -> Float[Array, ""]:
+        return self.moment.of_action(self.scaling(context), action)

@@ -305,5 +305,5 @@ def _every_effect(moment: AbstractMoment, context: Float[Array, "rows d"]) -> Fl
 def _effects(
     moment: AbstractMoment, context: Float[Array, "rows d"], action: Int[Array, " rows"]
 ) -> Float[Array, " rows"]:
-    effects: Float[Array, " rows"] = jax.lax.map(lambda row: moment(row[0])[row[1]], (context, action), batch_size=512)
+    effects: Float[Array, " rows"] = jax.lax.map(lambda row: moment.of_action(*row), (context, action), batch_size=512)
     return effects

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ilb.models.moments import AbstractMoment
 from ilb.offline.ahead import moment_effects
@@ -72,6 +72,9 @@ class _OfColumns(AbstractMoment):
 
     def __call__(self, context: Float[Array, " d"]) -> Float[Array, " K"]:
         return self.moment(context[: self.width])
+
+    def of_action(self, context: Float[Array, " d"], action: Int[Array, ""]) -> Float[Array, ""]:
+        return self.moment.of_action(context[: self.width], action)
 
 
 def run_controls(
