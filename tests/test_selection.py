@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax.random as jr
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ilb import FitError, LiveBandit, Logs, fit
@@ -128,6 +129,21 @@ def test_no_encoder_is_trained_on_contexts_that_never_vary_within_people() -> No
     moving[:, :, 0] += 0.1 * rng.normal(size=(people, 6))
     varied = choose_model(Logs.from_arrays(moving, action, reward))
     assert any("tied" in trial.candidate.name for trial in varied.trials)
+
+
+def test_a_time_that_is_that_of_the_action_is_no_moment() -> None:
+    """Everybody took the actions in one order: what time does and what the action does can't be told apart."""
+    rng, people = RNG(4), 30
+    who, turn = np.indices((people, 4)).reshape(2, -1)
+    got = turn + rng.normal(size=people)[who] + 0.3 * rng.normal(size=len(who))
+
+    def tried(order: np.ndarray) -> list[str]:
+        frame = pa.table({"who": who, "turn": turn, "did": order, "got": got})
+        logs = Logs.from_frame(frame, instance="who", time="turn", action="did", reward="got")
+        return [trial.candidate.name for trial in choose_model(logs).trials]
+
+    assert not any("time" in name for name in tried(turn))
+    assert any("time" in name for name in tried((turn + who) % 4))
 
 
 def test_plain_contexts_are_compared_as_wide_as_they_are_saved() -> None:

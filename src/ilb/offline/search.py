@@ -118,6 +118,14 @@ def plain_models(training: Logs) -> dict[str, LatentModel]:
     }
 
 
+def _time_varies(logs: Logs) -> bool:
+    """Tell whether some action was taken at several times: else time and action can't be told apart."""
+    time = logs.context[logs.rewarded, -1]
+    first = np.full(logs.actions, np.nan, time.dtype)
+    first[logs.action[logs.rewarded]] = time
+    return bool(np.any(time != first[logs.action[logs.rewarded]]))
+
+
 class Search:
     """The comparison: what is not given is looked for, part by part, each beginning where the last one came to."""
 
@@ -134,6 +142,7 @@ class Search:
         self.logs, self.recipe, self.reward, self.latent_dim, self.seed = logs, recipe, reward, latent_dim, seed
         self.folds = make_folds(logs, seed)
         self.attempts: list[_Attempt] = []
+        self.timed = self.folds[0].clocked_training.width > logs.width and _time_varies(self.folds[0].clocked_training)
         self.columns = logs.width - logs.schema.clocked  # encoders never read the time
         self.encodable = self.columns > 0 and bool(logs.lengths.max() > 1)
         # An encoder learns from what varies within people; contexts that never do are known without one.
@@ -174,9 +183,8 @@ class Search:
     @property
     def _features(self) -> list[_Structure]:
         """What a linear moment could depend on: contexts, and contexts with the time."""
-        timed = self.folds[0].clocked_training.width > self.logs.width
         plain = [OWN_LEVEL._replace(moment="linear")] if self.logs.width else []
-        return plain + ([OWN_LEVEL._replace(moment="linear", clocked=True)] if timed else [])
+        return plain + ([OWN_LEVEL._replace(moment="linear", clocked=True)] if self.timed else [])
 
     def _try_structures(self, nothing: _Encoding) -> None:
         """Compare what only rewards show, and the moment, without any encoder; the plain references are among these."""
@@ -248,8 +256,7 @@ class Search:
             return
         boosted = best.structure._replace(moment="boosted", clocked=best.structure.clocked or not self.logs.width)
         self._try(best.encoding, boosted)
-        timed = self.folds[0].clocked_training.width > self.logs.width
-        if timed and not boosted.clocked:
+        if self.timed and not boosted.clocked:
             self._try(best.encoding, boosted._replace(clocked=True))
 
     def _try(self, encoding: _Encoding, structure: _Structure, reference: str = "") -> None:
