@@ -1,6 +1,7 @@
 """The adaptive belief against brute force, and what its policy does where the model is wrong."""
 
 import itertools
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,10 +21,10 @@ from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, Own
 from ilb.errors import DecisionError
 from ilb.live.bandit import LiveBandit
 from ilb.live.decision import quantiles
-from ilb.logs import Logs
+from ilb.logs import Logs, Schema
 from ilb.models.hypotheses import HYPOTHESES, Hypothesis
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
-from ilb.networks import IdentityEncoder
+from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.misfits import log_likelihoods
 from ilb.online.adaptive import CHANGE, AdaptiveBelief, MixedRewards, adaptive
 from ilb.online.arms import ArmBelief
@@ -114,8 +115,13 @@ def spread_of(model: LatentModel) -> float:
     # Actions less their mean, as a product with a matrix: a level that actions share does not count.
     centring = np.eye(ACTIONS) - 1 / ACTIONS
     covariance = centring @ theta @ np.asarray(model.noise.population_covariance) @ theta.T @ centring
-    own = float(model.noise.leftover_variance)  # coefficients are known here
-    return float(np.trace(covariance) / ACTIONS + np.mean((centring @ intercept) ** 2) + own)
+    covariance += centring * float(model.noise.leftover_variance)  # own effects less their mean; coefficients are known
+    return float(np.trace(covariance) / ACTIONS + np.mean((centring @ intercept) ** 2))
+
+
+def intercept_of(model: LatentModel) -> np.ndarray:
+    assert isinstance(model.reward, LinearReward)
+    return np.asarray(model.reward.intercept, np.float64)
 
 
 def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: tuple[int, ...] = ()) -> Conditioned:
@@ -124,10 +130,13 @@ def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: t
     theta = np.array(model.reward.theta, np.float64)
     population = np.diag(np.asarray(model.noise.population_covariance, np.float64))
     lost = np.zeros(ACTIONS)
+    if hypothesis.any_effect:
+        lost += np.trace(theta @ np.diag(population) @ theta.T) / ACTIONS + float(model.noise.leftover_variance)
+        lost += np.mean((intercept_of(model) - intercept_of(model).mean()) ** 2)
     if not hypothesis.relevant:
-        lost = np.diag(theta[:, :SHOWN] @ np.diag(population[:SHOWN]) @ theta[:, :SHOWN].T)
+        lost += np.diag(theta[:, :SHOWN] @ np.diag(population[:SHOWN]) @ theta[:, :SHOWN].T)
         theta[:, :SHOWN] = 0
-    intercept = np.asarray(model.reward.intercept, np.float64)
+    intercept = intercept_of(model)
     dim, rho = theta.shape[1], spread_of(model)
     own = (
         float(model.noise.leftover_variance)
@@ -169,7 +178,7 @@ def test_without_doubt_it_is_the_calibrated_posterior(model: LatentModel, past: 
 
 def test_with_full_doubt_it_is_a_bandit_from_scratch(past: Past) -> None:
     model = model_with(0)
-    nothing = HYPOTHESES[-1]._replace(own=0.0)
+    nothing = HYPOTHESES[-1]._replace(any_effect=False)
     belief = sure_of_actions(AdaptiveBelief(model, hypotheses=(nothing,)))
     assert isinstance(model.reward, LinearReward)
     theta = np.asarray(model.reward.theta)
@@ -308,6 +317,23 @@ def test_what_contexts_will_tell_is_not_worth_a_trial(past: Past) -> None:
     model = eqx.tree_at(lambda m: m.noise.leftover_variance, model_with(0), jnp.asarray(0.0))
     rewards = believed(AdaptiveBelief(model, doubt=0.0), past)
     np.testing.assert_allclose(worth_trying(rewards, 1000.0), 0, atol=1e-3)
+
+
+def test_who_differs_by_more_than_actions_did_in_the_logs_is_found_out() -> None:
+    """In the logs people differ in a level and hardly in what actions do to them; to this one they do much."""
+    array = lambda x: jnp.asarray(np.asarray(x, np.float32))  # noqa: E731
+    level = LatentModel(
+        NoEncoder(),
+        LinearReward(array([[1.0], [1.1], [0.9]]), array(np.zeros(3)), array(np.zeros((3, 2, 2)))),
+        NoiseLevels(array(np.zeros((0, 0))), array(np.zeros(1)), array(np.eye(1)), array(np.full(3, 0.1)), array(1e-4)),
+        Schema("who", None, "did", "got", (), (0, 1, 2)),
+    )
+    person, rng = LiveBandit.on(level).start("anna"), np.random.default_rng(0)
+    known_effects: dict[Hashable, float] = {0: 2.0, 1: -2.0, 2: 0.0}
+    for _ in range(60):
+        decision = person.decide({})
+        person.learn(decision, known_effects[decision.action] + 0.3 * rng.normal())
+    assert person.decide({}).action == 0
 
 
 def test_only_allowed_actions_are_rivals(past: Past) -> None:

@@ -316,6 +316,16 @@ def test_what_comes_next_is_held_against_what_comes_later_one_by_one() -> None:
     assert chance < 0.01
 
 
+def test_the_shape_of_noise_does_not_ask_directions_that_never_vary() -> None:
+    rng, person = np.random.default_rng(0), np.repeat(np.arange(40), 5)
+    values = rng.normal(size=(200, 2))
+    beside = np.c_[values, values.sum(axis=1), np.zeros(200)]  # a sum of the others, and nothing at all
+    found, plain = shape_of_noise(beside, person), shape_of_noise(values, person)
+    assert abs(found.value - 1) < 4 * found.standard_error
+    assert plain.value == pytest.approx(shape_of_noise(np.c_[values, np.zeros(200)], person).value)
+    assert shape_of_noise(np.ones((200, 2)), person).count == 0
+
+
 def test_the_shape_of_noise_is_that_of_its_density() -> None:
     rng, person = np.random.default_rng(0), np.repeat(np.arange(200), 50)
     for density in (norm, laplace, uniform, t(4)):

@@ -524,7 +524,7 @@ def test_two_estimators_and_their_disagreement_are_the_headline(evaluation: Eval
     if rounds == evaluation.horizon.rounds:
         assert between.value == pytest.approx(said["queue replay"] - said["doubly robust"])
     assert abs(between.value) < 4 * between.standard_error
-    assert any("Two estimators" in sentence for sentence in evaluation.sentences)
+    assert any("Two estimates" in sentence for sentence in evaluation.sentences)
 
 
 def test_every_run_has_its_three_controls_and_a_good_one_passes_them(evaluation: Evaluation) -> None:

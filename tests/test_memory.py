@@ -152,7 +152,17 @@ def test_people_who_stay_have_no_drift_that_anybody_would_notice() -> None:
     assert found - staying < 0.002
 
 
-@pytest.mark.parametrize("off", [Drift(noise=0.6), Drift(noise=1.8), Drift(state=0.3), Drift(1.0, 1.5, 0.5)])
+@pytest.mark.parametrize(
+    "off",
+    [
+        Drift(noise=0.6),
+        Drift(noise=0.1),
+        Drift(noise=1.8),
+        Drift(state=0.3),
+        Drift(1.0, 1.5, 0.5),
+        Drift(1.0, 5.0, 5.0),
+    ],
+)
 def test_variances_that_are_off_are_no_change(off: Drift) -> None:
     wrong, others = off.apply(level_model(levels_that_drift(1.0, 0))), levels_that_drift(1.0, 1)
     assert find_drift([(wrong, others)], rounds=50) == NO_DRIFT
@@ -198,8 +208,8 @@ def test_the_search_for_a_drift_tells_how_far_it_is() -> None:
     pairs = [(level_model(levels_that_drift(0.8, 0)), levels_that_drift(0.8, 1))]
     find_drift(pairs, rounds=50, report=lambda done, total, value: seen.append((done, total)))
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
-    assert {total for _, total in seen} == {57}
-    assert 20 < len(seen) <= 57
+    [total] = {total for _, total in seen}
+    assert 20 < len(seen) <= total
 
 
 def test_progress_goes_on_while_a_drift_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,7 +397,7 @@ def test_as_many_trees_are_kept_as_predict_people_left_out_best(noise: float) ->
     np.testing.assert_allclose(foreseen, left_out[best], atol=1e-6)
 
 
-def test_thelikelihood_loss_of_trees_is_the_likelihood_of_rewards_of_people_with_levels() -> None:
+def test_the_likelihood_loss_of_trees_is_the_likelihood_of_rewards_of_people_with_levels() -> None:
     rng = np.random.default_rng(4)
     person, (level, noise) = np.repeat(np.arange(5), [1, 2, 3, 4, 5]), (0.8, 0.3)
     covariance = level * (person[:, None] == person) + noise * np.eye(15)

@@ -24,6 +24,8 @@ class Hypothesis(NamedTuple):
     r"""$\beta$: the encoder's bias, in units of the noise of one encoding."""
     own: float = 0.0
     r"""$\tau$: own effects of person and action, in units of the spread of expected rewards."""
+    any_effect: bool = False
+    """Whether own effects may be as large as all that people and actions differ by, levels included."""
     relevant: bool = True
     """Whether contexts say of rewards what they said in the logs, or nothing."""
 
@@ -34,8 +36,10 @@ HYPOTHESES = (
     Hypothesis("the contexts mislead a little about this person", bias=0.3, own=0.1),
     Hypothesis("this person is unlike most in the logs", wider=10, bias=1, own=0.1),
     Hypothesis("this person is unlike anybody in the logs", wider=100, bias=3, own=0.1),
-    Hypothesis("this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, own=1),
-    Hypothesis("the contexts of this person say nothing about the rewards", own=1, relevant=False),
+    Hypothesis(
+        "this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, any_effect=True
+    ),
+    Hypothesis("what actions do to this person can't be foreseen", any_effect=True, relevant=False),
 )
 """What may be; the first is what the model says, and holds without doubt."""
 
@@ -50,7 +54,8 @@ def expected_spread(numbers: Calibration) -> float:
     A level that actions share does not matter to who chooses among them, however much people differ in it.
     """
     apart = numbers.theta - numbers.theta.mean(axis=0)
-    spread = np.mean(apart**2 @ (1 / numbers.prior_precision)) + np.var(numbers.intercept) + numbers.own_variance.mean()
+    own = (1 - 1 / len(apart)) * numbers.own_variance.mean()
+    spread = np.mean(apart**2 @ (1 / numbers.prior_precision)) + np.var(numbers.intercept) + own
     return float(max(spread, LEAST_SPREAD * numbers.reward_variance.mean()))
 
 
@@ -59,10 +64,13 @@ def own_variances(hypothesis: Hypothesis, numbers: Calibration) -> Float[np.ndar
 
     If contexts say nothing of rewards, what they would have explained is there all the same, and nobody knows it.
     """
-    shown = len(numbers.shift)
-    no_longer_shown = numbers.theta[:, :shown] ** 2 @ (1 / numbers.prior_precision[:shown])
+    explained = numbers.theta**2 / numbers.prior_precision
     own = numbers.own_variance + hypothesis.own**2 * expected_spread(numbers)
-    return np.asarray(own if hypothesis.relevant else own + no_longer_shown)
+    if hypothesis.any_effect:
+        own = own + explained.sum(axis=1).mean() + np.var(numbers.intercept) + numbers.own_variance.mean()
+    if not hypothesis.relevant:
+        own = own + explained[:, : len(numbers.shift)].sum(axis=1)
+    return np.asarray(own)
 
 
 def prior_weights(

@@ -160,7 +160,11 @@ class ModelChoice:
         if not self.trials:
             return f"{chosen.name}: too few people to compare it with anything"
         how = f"{self.people} held-out people" if self.folds == 1 else f"{self.people} people, each held out once"
-        said = f"{chosen.name} chosen: the simplest within one standard error of the best on {how}"
+        best = max((trial for trial in self.trials if trial.eligible), key=lambda trial: trial.log_likelihood)
+        near = [trial for trial in self.trials if trial.eligible and _within(best.lead_over(trial))]
+        passed_over = any(trial.candidate.rank < chosen.rank for trial in near)
+        other = ", but for some that others beat or that are less close," if passed_over else ""
+        said = f"{chosen.name} chosen: the simplest within one standard error of the best{other} on {how}"
         if chosen.reference:
             return f"{said}. A plain reference is as good here as anything that was tried."
         references = [trial for trial in self.trials if trial.candidate.reference]

@@ -14,7 +14,7 @@ from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import Foresight, Predictions, join, lead
-from ilb.offline.choice import NEGLIGIBLE, some_people
+from ilb.offline.choice import NEGLIGIBLE, SURELY, some_people
 from ilb.types import Report, silent
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
@@ -22,6 +22,9 @@ STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Dri
 
 NARROWEST, WIDEST = Drift(0.02, 0.01, 0.25), Drift(0.995, 2.0, 8.0)
 """How far it goes."""
+
+MOST_OFF = np.log(1000.0)
+"""How far the variances of people who stay may be off."""
 
 STEP = np.array([0.7, 0.4, 0.4])
 """How far it looks at first: in the logit of the memory, and the logarithms of the variances."""
@@ -32,7 +35,7 @@ HOPELESS = 0.02
 TRIES = 30
 """Drifts that are tried after the starts."""
 
-STAYING_TRIES = 20
+STAYING_TRIES = 40
 """Scales that are tried for people who stay."""
 
 MOST_WORK = 1_000_000
@@ -43,10 +46,10 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
     """Find the drift that makes rewards most likely, of people whom the model beside them has not seen.
 
     None where nobody would notice it, or where its three numbers fit no better than chance would make them. Variances
-    that are off for people who stay are no change: a memory must be worth more than one standard error beside people
-    who stay and may have other variances, too.
+    that are off for people who stay are no change: a memory must surely be worth something beside people who stay and
+    may have other variances, too. Who forgets for no reason loses in every round.
     """
-    if not all(isinstance(model.reward, LinearReward) for model, _ in pairs):
+    if not all(isinstance(model.reward, LinearReward) and np.any(logs.rewarded) for model, logs in pairs):
         return NO_DRIFT
     ahead = [Foresight(model, _some(model, logs)) for model, logs in pairs]
 
@@ -54,7 +57,7 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
 
     def predict(drift: Drift) -> Predictions:
         found = join([one.predict(drift, rounds).of_people(number) for number, one in enumerate(ahead)])
-        report(next(seen), 3 + len(STARTS) + TRIES + STAYING_TRIES, float(found.log_likelihood.mean()))
+        report(next(seen), 5 + len(STARTS) + TRIES + STAYING_TRIES, float(found.log_likelihood.mean()))
         return found
 
     def likelihood(drift: Drift) -> float:
@@ -70,10 +73,12 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
     found = predict(_drift(drift))
     if found.log_likelihood.mean() <= staying + NEGLIGIBLE + len(drift) / rewards:
         return NO_DRIFT
-    scales = _climb(lambda free: likelihood(_still(free)), np.zeros(2), STAYING_TRIES)
-    ahead_of_still = lead(found, predict(_still(scales)))
-    worth = max(NEGLIGIBLE + 1 / rewards, ahead_of_still.standard_error)
-    return _drift(drift) if ahead_of_still.value > worth else NO_DRIFT
+    begin = max((np.zeros(2), drift[1:]), key=lambda free: likelihood(_still(free)))
+    scales = _climb(lambda free: likelihood(_still(free)), begin, STAYING_TRIES)
+    gain = lead(found, predict(_still(scales)))
+    # Of one person alone there is no standard error, and nothing is sure.
+    sure = gain.value > NEGLIGIBLE + 1 / rewards and gain.value > SURELY * gain.standard_error
+    return _drift(drift) if sure else NO_DRIFT
 
 
 def _climb(height: Callable[[np.ndarray], float], begin: np.ndarray, tries: int) -> np.ndarray:
@@ -103,4 +108,4 @@ def _drift(free: Float[np.ndarray, " 3"]) -> Drift:
 
 def _still(scales: Float[np.ndarray, " 2"]) -> Drift:
     """Give people who stay, with other variances."""
-    return Drift(1.0, *np.clip(np.exp(scales), NARROWEST[1:], WIDEST[1:]).tolist())
+    return Drift(1.0, *np.exp(np.clip(scales, -MOST_OFF, MOST_OFF)).tolist())

@@ -60,7 +60,7 @@ def correlation_axes(
 
 
 FLAT = 1e-6
-"""Directions of standardised columns with less than this share of the largest variance never vary, but for rounding."""
+"""Directions with less variance than this, where columns have variance one, never vary, but for rounding."""
 
 
 def standardise(contexts: Float[np.ndarray, "rows d"]) -> Affine:
@@ -80,7 +80,7 @@ def standardise(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     matrix = np.diag(1 / scale)
     if contexts.shape[1] <= MOST_AXES:
         variances, axes = correlation_axes(contexts, scale, MOST_AXES)
-        varying = axes[:, variances > FLAT * variances.max(initial=0.0)]
+        varying = axes[:, variances > FLAT]
         if varying.shape[1] < np.isfinite(scale).sum():
             matrix = matrix @ varying @ varying.T
     return Affine(as_float32(matrix), as_float32(-mean @ matrix))
@@ -101,7 +101,7 @@ def fit_whitening(contexts: Float[np.ndarray, "rows d"]) -> Affine:
     mean, scale = measure_columns(contexts, ROUNDING)
     variances, directions = correlation_axes(contexts, scale, MOST_AXES)
     # What never varied says nothing; blown up, a category that nobody had would be far from everybody.
-    directions = np.where(variances > FLAT * variances.max(initial=0.0), directions, 0.0)
+    directions = np.where(variances > FLAT, directions, 0.0)
     matrix = directions / np.sqrt(np.maximum(variances, VARIANCE_FLOOR * max(variances[-1], 1.0))) / scale[:, None]
     return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 

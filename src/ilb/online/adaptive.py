@@ -6,9 +6,10 @@ $$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, I / t), \quad b \si
   \bar r_a \mid v \sim N(\gamma \theta_{a,z}^\top z + \theta_{a,u}^\top u + c_a + \delta_a, \sigma_a^2 / N_a), \quad
   \delta_a \sim (1 - \epsilon) N(0, \omega_a + \tau^2 \rho^2) + \epsilon N(0, \omega_a + (\tau^2 + \Delta^2) \rho^2)$$
 
-with v = (z, u), of which contexts show z, the own effects $\omega_a$ of the logs (where contexts say nothing, $\gamma =
-0$, and what they would have explained, $\theta_{a,z}^\top S \theta_{a,z}$), and the spread $\rho$ of what is expected
-of the actions for one person. Bias and own effects are integrated out, so everything is a function of the sums of
+with v = (z, u), of which contexts show z, the own effects $\omega_a$ (those of the logs; where effects may have any
+size, and all that people and actions differ by; where contexts say nothing, $\gamma = 0$, and what they would have
+explained, $\theta_{a,z}^\top S \theta_{a,z}$), and the spread $\rho$ of what is expected of the actions for one
+person. Bias and own effects are integrated out, so everything is a function of the sums of
 `Evidence`. Whether an action has changed ($\epsilon$) is
 judged for each action against what all else says of it, with the others' judgements held fixed (`PASSES` times).
 
@@ -44,8 +45,7 @@ r"""$\Delta$: how much an action may have changed since the logs, in units of th
 AHEAD = 2.0
 """Rounds that are taken to be ahead where the horizon is unknown, for each one that was.
 
-As many would be the median if all horizons were alike on a logarithmic scale; the mean is larger, and without an end to
-the scale it has none. Two is the mean where it ends at seven times the rounds that were.
+It is the mean if a horizon up to seven times the rounds that were is as likely as any other on a logarithmic scale.
 """
 
 NOTICEABLE, UNUSUAL = 0.5, 2.0

@@ -150,4 +150,5 @@ def _solve_by_rows(
         i = order[step]
         return solved.at[i].set((vector[i] - jnp.sum(factor[i] * solved)) / factor[i, i])
 
-    return jnp.asarray(jax.lax.fori_loop(0, len(order), solve, jnp.zeros_like(vector)))
+    nothing = jnp.zeros(vector.shape, jnp.result_type(factor, vector))  # live states are float64, models float32
+    return jnp.asarray(jax.lax.fori_loop(0, len(order), solve, nothing))

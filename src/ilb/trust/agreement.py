@@ -107,9 +107,9 @@ class Weighed(NamedTuple):
             return f"There is no second estimate: {self.lacking}."
         doubly, queue, between = (line.figure for line in lines)
         agree = between.holds(0.0)
-        verdict = "agree" if agree else "DISAGREE"
+        verdict = "can't be told apart" if agree else "DISAGREE"
         return (
-            f"Two estimators {verdict} on the gain in the first {counted(self.rounds, 'decision')}: queue replay says "
+            f"Two estimates of the gain in the first {counted(self.rounds, 'decision')} {verdict}: queue replay says "
             f"{queue.value:+.3f}, doubly robust (propensities {self.source}) {doubly.value:+.3f}; their difference is "
             f"{between.text(sign=True)}." + ("" if agree else " Believe neither before you know why.")
         )

@@ -57,9 +57,15 @@ def shape_of_noise(values: Float[np.ndarray, "rows n"], person: Int[np.ndarray, 
         return Estimate(1.0, 0.0, 0)
     means = np.stack([np.bincount(group, weights=column) / rows for column in values.T], axis=1)
     left = (values - means[group])[kept] / np.sqrt(1 - 1 / rows[group][kept])[:, None]
-    factor = np.linalg.cholesky(left.T @ left / len(left) + 1e-9 * np.diag(np.mean(left**2, axis=0)))
-    together = np.linalg.norm(np.linalg.solve(factor, left.T), axis=0)
-    estimates = [_shape(size, codes, 1) for size in np.abs(left).T] + [_shape(together, codes, left.shape[1])]
+    # Encodings never vary in some directions, such as the sum of the indicators of a category.
+    left = left[:, np.any(left != 0, axis=0)]
+    if not left.shape[1]:
+        return Estimate(1.0, 0.0, 0)
+    scaled = left / np.sqrt(np.mean(left**2, axis=0))
+    variances, axes = np.linalg.eigh(scaled.T @ scaled / len(left))
+    varying = variances > 1e-9
+    together = np.linalg.norm(scaled @ axes[:, varying] / np.sqrt(variances[varying]), axis=1)
+    estimates = [_shape(size, codes, 1) for size in np.abs(left).T] + [_shape(together, codes, int(varying.sum()))]
     return max(estimates, key=lambda one: abs(one.value - 1) / max(one.standard_error, 1e-12))
 
 

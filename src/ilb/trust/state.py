@@ -110,6 +110,9 @@ def check_reliability(held: HeldOut) -> Check:
         said += f"With rewards, the differences between actions are known to {KNOWN:.0%} after {_rows(rounds)}."
         figure = f"{_rows(rounds)} for the differences between actions"
     needed = min(visits[0] if visits else np.inf, np.inf if rounds is None else rounds)
+    if not visits and rounds is None:
+        said += "It expects the same action to be best for everybody, so that nothing has to be known of a person."
+        needed = 0.0
     verdict = Verdict.FINE if needed <= max(median, 1.0) else Verdict.DOUBTFUL
     remedy = "" if verdict is Verdict.FINE else "Longer histories, or contexts that say more of a person."
     numbers = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from threadpoolctl import threadpool_limits
 
 FOLDS = 3
@@ -77,16 +78,15 @@ class Boosting:
         parts = [(fold != number, fold == number) for number in range(FOLDS)]
         parts = [(others, held) for others, held in parts if np.any(others) and np.any(held)]
         models = [self._train(features[others], reward[others]) for others, _ in parts]
-        errors = np.zeros(self.trees)
+        errors = np.zeros(self.trees + 1)  # of no tree, of one, …
         for model, (_, held) in zip(models, parts, strict=True):
-            some = np.flatnonzero(held)[: MOST_JUDGED // FOLDS]
-            stages = [
-                likelihood_loss(stage, reward[some], person[some], told)
-                for stage in model.staged_predict(features[some])
-            ]
+            some = _rows_of_some(held, person)
+            judge = partial(likelihood_loss, left=reward[some], person=person[some], told=told)
+            none = np.full(len(some), np.ravel(model._baseline_prediction)[0])
+            stages = [judge(none), *map(judge, model.staged_predict(features[some]))]
             # Trees stop where nothing is left to part.
-            errors += np.pad(stages, (0, self.trees - len(stages)), mode="edge")
-        kept = int(np.argmin(errors)) + 1 if parts else self.trees
+            errors += np.pad(stages, (0, len(errors) - len(stages)), mode="edge")
+        kept = int(np.argmin(errors)) if parts else self.trees
         foreseen = np.zeros(len(reward))
         for model, (_, held) in zip(models, parts, strict=True):
             foreseen[held] = _first(model, kept).predict(features[held])
@@ -127,6 +127,14 @@ def likelihood_loss(
     sums, rows = np.bincount(person, predicted), np.bincount(person)
     known = told[: len(rows)] * sums**2 / np.maximum(rows, 1)
     return float(predicted @ predicted - known.sum() - 2 * predicted @ left)
+
+
+def _rows_of_some(held: Bool[np.ndarray, " rows"], person: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " some"]:
+    """Give all rows of some of the people who are held out, drawn at random: enough to judge trees on."""
+    people = np.random.default_rng(0).permutation(np.unique(person[held]))
+    rows = np.bincount(person[held])[people]
+    drawn = people[np.cumsum(rows) - rows < MOST_JUDGED // FOLDS]
+    return np.flatnonzero(held & np.isin(person, drawn))
 
 
 def _first(model: Any, number: int) -> Any:
