@@ -14,7 +14,7 @@ from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.offline.ahead import Foresight, Predictions, join, lead
-from ilb.offline.choice import NEGLIGIBLE, SURELY, some_people
+from ilb.offline.choice import NEGLIGIBLE, some_people
 from ilb.types import Report, silent
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
@@ -38,6 +38,9 @@ TRIES = 30
 STAYING_TRIES = 40
 """Scales that are tried for people who stay."""
 
+WORTH = 1.5
+"""Standard errors by which a memory must beat people who stay: who forgets for no reason loses in every round."""
+
 MOST_WORK = 1_000_000
 """People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
 
@@ -46,8 +49,8 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
     """Find the drift that makes rewards most likely, of people whom the model beside them has not seen.
 
     None where nobody would notice it, or where its three numbers fit no better than chance would make them. Variances
-    that are off for people who stay are no change: a memory must surely be worth something beside people who stay and
-    may have other variances, too. Who forgets for no reason loses in every round.
+    that are off for people who stay are no change: a memory must be worth something beside people who stay and may have
+    other variances, too, by more than chance.
     """
     if not all(isinstance(model.reward, LinearReward) and np.any(logs.rewarded) for model, logs in pairs):
         return NO_DRIFT
@@ -77,7 +80,7 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
     scales = _climb(lambda free: likelihood(_still(free)), begin, STAYING_TRIES)
     gain = lead(found, predict(_still(scales)))
     # Of one person alone there is no standard error, and nothing is sure.
-    sure = gain.value > NEGLIGIBLE + 1 / rewards and gain.value > SURELY * gain.standard_error
+    sure = gain.value > NEGLIGIBLE + 1 / rewards and gain.value > WORTH * gain.standard_error
     return _drift(drift) if sure else NO_DRIFT
 
 
