@@ -21,6 +21,8 @@ from ilb.logs import Logs
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels, Provenance
 from ilb.networks import IdentityEncoder
 from ilb.pages.contents import CONTENTS
+from ilb.pages.origin import the_data
+from ilb.pages.page import Page
 from ilb.pages.report import Report, report
 from ilb.trust.checks import Check, Checks, Verdict
 from ilb.trust.evaluation import GAIN_OVER_DONE, QUEUE, Control, Evaluation, Horizon, Line
@@ -286,3 +288,12 @@ def test_the_command_writes_the_page_or_says_why_not(
     assert run(*where, tmp_path / "page.pdf") == 2
     assert "must end in .html" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "page.pdf").exists()
+
+
+def test_a_column_with_gaps_has_the_mean_and_deviation_of_what_is_there() -> None:
+    pain = [1.0, None, 3.0, 5.0, None, 7.0]
+    frame = pl.DataFrame({"who": [1, 1, 2, 2, 3, 3], "pain": pain, "did": ["a", "b"] * 3, "got": [0.0, 1.0] * 3})
+    page = Page("t")
+    the_data(page, Logs.from_frame(frame, instance="who", action="did", reward="got"))
+    there = np.array([value for value in pain if value is not None])
+    assert f"{there.mean():.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{there.std():.3g}" in "".join(page.parts)

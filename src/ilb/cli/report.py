@@ -30,4 +30,7 @@ def report_on_table(
         say(made.checks.sentence())
     if made.evaluation is not None:
         say(made.evaluation.sentences[0])
+        failed = [control.name for control in made.evaluation.controls if not control.passed]
+        if failed:
+            say(f"A control FAILED ({', '.join(failed)}): do not believe the gain before you know why.")
     say(f"wrote {out}")

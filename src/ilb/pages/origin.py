@@ -10,6 +10,7 @@ from importlib import metadata
 import numpy as np
 
 from ilb.logs import Logs
+from ilb.logs.columns import ClockColumn, NumericColumn
 from ilb.models.latent import LatentModel
 from ilb.pages.contents import MOST_ROWS, TITLES
 from ilb.pages.page import Page
@@ -41,11 +42,9 @@ def the_data(page: Page, logs: Logs) -> None:
         own = _own_share(block.astype(np.float64), logs)
         categories = "category" if len(column.labels) == 1 else "categories"
         kind = f"{len(column.labels)}\N{NO-BREAK SPACE}{categories}" if column.labels else "number"
-        scaling = (
-            ""
-            if column.scaling is None
-            else f"{column.scaling[0]:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{column.scaling[1]:.3g}"
-        )
+        scaling = ""
+        if isinstance(column, NumericColumn | ClockColumn):  # of the values that are there
+            scaling = f"{column.mean:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{column.std:.3g}"
         missing = float(np.mean(column.missing(block)))
         table.append([column.name, kind, scaling or "-", f"{missing:.1%}" if missing else "-", f"{own:.0%}"])
     page.table(["column", "kind", "mean ± std", "missing", "between people"], table[:MOST_ROWS])
