@@ -38,8 +38,11 @@ TRIES = 30
 STAYING_TRIES = 40
 """Scales that are tried for people who stay."""
 
-WORTH = 1.5
-"""Standard errors by which a memory must beat people who stay: who forgets for no reason loses in every round."""
+WORTH = 1.0
+"""Standard errors by which a memory must beat people who stay.
+
+Who does not forget where people change loses far more than who forgets a little where they stay.
+"""
 
 MOST_WORK = 1_000_000
 """People x actions x coordinates² of one try: more people would not say anything else of three numbers."""
