@@ -11,7 +11,7 @@ from ilb import LatentModel, LiveBandit, Logs, PersonRewardRecipe, PlainContexts
 from ilb.errors import IlbWarning
 from ilb.offline.encoders.recipe import EncoderRecipe
 from ilb.offline.encoders.tied import TiedRecipe
-from ilb.offline.encodings import encode_contexts
+from ilb.offline.encodings import encode_contexts, measure_scatter
 from ilb.offline.scaling import fit_whitening, standardise
 from ilb.offline.training import CosineAdam, Schedule, fit_keys
 
@@ -113,3 +113,14 @@ def test_no_scaling_leaves_the_plane_that_rows_are_in(kind: str) -> None:
         units = np.where(rows.std(axis=0) > 1e-9, rows.std(axis=0), 1.0)
         assert np.abs(off * units**2 @ matrix).max() < 1e-4 * np.abs(seen).max() * np.abs(off * units).max()
         assert np.linalg.matrix_rank(matrix, tol=1e-4 * np.linalg.norm(matrix, 2)) <= 3
+
+
+def test_a_constant_beside_columns_that_agree_stays_one() -> None:
+    rng = np.random.default_rng(0)
+    home = np.eye(4)[rng.integers(3, size=300)]  # nobody is of the last category
+    rows = np.c_[rng.normal(size=(300, 5)), home, np.full(300, 0.1)]
+    scaled = standardise(rows)
+    seen = rows @ np.asarray(scaled.matrix, np.float64)
+    assert not np.any(np.asarray(scaled.matrix)[:, [8, 9]])
+    scatter = measure_scatter(seen, np.arange(0, 301, 10))
+    assert np.linalg.eigvalsh(scatter.encoding_covariance)[0] > 0

@@ -252,6 +252,17 @@ def nested(depth: int) -> Any:
     return value
 
 
+def test_coordinates_in_far_smaller_units_than_others_are_no_flaw(model: LatentModel, tmp_path: Path) -> None:
+    units = jnp.asarray([1.0, 1e-15])
+    small = 0.999 * jnp.ones((2, 2)) + 0.001 * jnp.eye(2)
+    close = eqx.tree_at(lambda m: m.noise.encoding_covariance, model, small * jnp.outer(units, units))
+    assert np.linalg.eigvalsh(np.asarray(close.noise.encoding_covariance, np.float64))[0] < 1e-30
+    close.save(tmp_path / "small")
+    flat = eqx.tree_at(lambda m: m.noise.encoding_covariance, model, jnp.ones((2, 2)))
+    with pytest.raises(ModelFileError, match="singular"):
+        flat.save(tmp_path / "flat")
+
+
 FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], object]] = {
     "NaN in the rewards": lambda m, a: a["reward.theta"].__setitem__((0, 0), np.nan),
     "an infinite intercept": lambda m, a: a["reward.intercept"].__setitem__(0, np.inf),

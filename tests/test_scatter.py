@@ -140,6 +140,15 @@ def test_covariances_are_positive_semidefinite_whatever_comes(histories: tuple[n
         assert eigenvalues[0] >= -1e-9 * max(eigenvalues[-1], 0.0)
 
 
+def test_a_coordinate_that_varies_by_rounding_alone_is_no_noise_free_one() -> None:
+    rng = np.random.default_rng(0)
+    encodings = np.c_[rng.normal(size=(200, 2)), 1e-16 * rng.normal(size=200)]
+    within = measure_scatter(encodings, np.arange(0, 201, 10)).encoding_covariance
+    assert within[2, 2] == pytest.approx(1e-5)
+    small = measure_scatter(encodings * [1, 1e-8, 0], np.arange(0, 201, 10)).encoding_covariance
+    assert small[1, 1] == pytest.approx(1e-16 * within[1, 1])  # small units are units
+
+
 @pytest.mark.parametrize("kind", ["constant", "one row each", "same within", "collinear"])
 def test_degenerate_encodings_have_a_scatter(kind: str) -> None:
     rng = np.random.default_rng(5)

@@ -98,7 +98,7 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
     for name in ("encoding_covariance", "population_covariance"):
         if not _is_covariance(getattr(noise, name)):
             yield f"noise.{name} is no covariance"
-    if n and np.linalg.eigvalsh(np.asarray(noise.encoding_covariance, np.float64))[0] <= 0:
+    if n and not _is_regular(noise.encoding_covariance):
         yield "noise.encoding_covariance is singular: some direction of the encoding would have no noise at all"
     if not (np.all(np.asarray(noise.reward_variance) >= 0) and float(noise.leftover_variance) >= 0):
         yield "a variance of the noise is negative"
@@ -156,6 +156,13 @@ def _is_covariance(matrix: Float[Any, "m m"]) -> bool:
     if values.ndim != 2 or values.shape[0] != values.shape[1] or np.abs(values - values.T).max(initial=0.0) > slack:
         return False
     return len(values) == 0 or bool(np.linalg.eigvalsh(values)[0] >= -slack)
+
+
+def _is_regular(covariance: Float[Any, "n n"]) -> bool:
+    """Tell whether every direction varies, each coordinate in its own units, which may be far from the others'."""
+    values = np.asarray(covariance, np.float64)
+    stds = np.sqrt(np.maximum(np.diag(values), 0.0))
+    return bool(np.all(stds > 0) and np.linalg.eigvalsh(values / np.outer(stds, stds))[0] > 0)
 
 
 _FLAWS: dict[type[eqx.Module], Callable[[Any], Iterator[str]]] = {

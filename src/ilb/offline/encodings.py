@@ -68,8 +68,10 @@ def measure_scatter(
     # A latent direction without any noise would make W singular and its inverse meaningless. What is added is small in
     # the units of each coordinate, for these may differ by orders of magnitude.
     units = np.maximum(np.diag(within), 1e-6 * encodings.var(axis=0, dtype=np.float64))
-    # A coordinate that never varies, such as a category that only other people have, has no units to be small in.
-    within += 1e-5 * np.diag(np.where(units > np.finfo(np.float32).tiny, units, 1.0))
+    # A coordinate that never varies but by rounding, such as a category that only other people have, has no units to be
+    # small in.
+    rounding = max(1e-24 * units.max(), np.finfo(np.float32).tiny)
+    within += 1e-5 * np.diag(np.where(units > rounding, units, 1.0))
     between = np.atleast_2d(np.cov(means, rowvar=False)) - within * np.mean(1 / lengths)
     wider = np.sqrt(np.broadcast_to(inflation, len(within)))
     learned, within = within, within * np.outer(wider, wider)

@@ -82,7 +82,7 @@ def standardise(contexts: Float[np.ndarray, "rows d"]) -> Affine:
         variances, axes = correlation_axes(contexts, scale, MOST_AXES)
         varying = axes[:, variances > FLAT]
         if varying.shape[1] < np.isfinite(scale).sum():
-            matrix = matrix @ varying @ varying.T
+            matrix = matrix @ varying @ varying.T * np.isfinite(scale)  # a constant stays one, without rounding
     return Affine(as_float32(matrix), as_float32(-mean @ matrix))
 
 
