@@ -15,7 +15,7 @@ from ilb.environments import UniformLogging, draw_world, record
 from ilb.errors import IlbWarning
 from ilb.models.latent import LatentModel
 from ilb.networks import NoEncoder
-from ilb.offline.ahead import Predictions, lead, predict_ahead, score_ahead
+from ilb.offline.ahead import Foresight, Predictions, lead, predict_ahead, score_ahead
 from ilb.offline.choice import Candidate, ModelChoice, Trial, make_folds
 from ilb.offline.encoders.paper import PaperRecipe
 from ilb.offline.encoders.plain import NoEncoding, PlainContexts
@@ -255,7 +255,8 @@ def trial(name: str, rank: int, likelihoods: np.ndarray, eligible: bool = True) 
     """A candidate with these log-likelihoods of the rewards of as many people."""
     number, std = np.arange(len(likelihoods)), np.exp(-likelihoods - 0.5 * np.log(2 * np.pi))
     candidate = Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank)
-    return Trial(candidate, Predictions(number, number, number.astype(float), number.astype(float), std), eligible)
+    predictions = Predictions(number, number, number.astype(float), number.astype(float), std)
+    return Trial(candidate, predictions, predictions, eligible)
 
 
 def test_the_simplest_within_one_standard_error_is_taken() -> None:
@@ -286,11 +287,9 @@ def test_what_a_few_long_tails_make_as_likely_must_be_as_close_too() -> None:
     reward[0] = 40.0  # one row, which says nearly all that the log-likelihood says
 
     def predicting(name: str, rank: int, mean: np.ndarray, std: float) -> Trial:
-        return Trial(
-            Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank),
-            Predictions(number, number, reward, mean, np.full(200, std)),
-            eligible=True,
-        )
+        candidate = Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank)
+        predictions = Predictions(number, number, reward, mean, np.full(200, std))
+        return Trial(candidate, predictions, predictions, eligible=True)
 
     known = np.where(number > 0, 0.9 * reward, 0.0)
     simple, close = predicting("simple", 0, np.zeros(200), 3.0), predicting("close", 1, known, 2.0)
@@ -303,6 +302,40 @@ def test_what_a_few_long_tails_make_as_likely_must_be_as_close_too() -> None:
     assert ModelChoice.of([simple, close, as_close], 1).candidate.name == "as close"
     beyond = predicting("exact", 2, reward, 1e6)  # far behind in likelihood: closeness alone is not asked for
     assert ModelChoice.of([simple, close, beyond], 1).candidate.name == "close"
+
+
+def test_of_what_is_as_good_with_rewards_the_best_without_them_is_taken() -> None:
+    rng = RNG(0)
+    known, unknown = rng.normal(size=(2, 100))
+
+    def knowing(name: str, rank: int, with_rewards: np.ndarray, without: np.ndarray) -> Trial:
+        return trial(name, rank, with_rewards)._replace(from_contexts=trial(name, rank, without).predictions)
+
+    rewards = knowing("rewards", 0, known, unknown)
+    contexts = knowing("contexts", 1, known - 0.001, unknown + 0.3 + rng.normal(0, 0.5, 100))
+    lead = contexts.lead_from_contexts_over(rewards)
+    gains = contexts.from_contexts.log_likelihood - rewards.from_contexts.log_likelihood
+    assert lead.value == pytest.approx(gains.mean())
+    assert lead.value > 2 * lead.standard_error
+    assert ModelChoice.of([rewards, contexts], 1).candidate.name == "contexts"
+    unsure = contexts._replace(from_contexts=trial("", 0, unknown + rng.normal(0, 0.5, 100)).predictions)
+    assert ModelChoice.of([rewards, unsure], 1).candidate.name == "rewards"
+    behind = contexts._replace(predictions=trial("", 0, known - 0.1).predictions)
+    assert ModelChoice.of([rewards, behind], 1).candidate.name == "rewards"
+
+
+def test_without_rewards_the_last_one_is_predicted_as_if_all_others_were_missing(
+    small_model: LatentModel, small_logs: Logs
+) -> None:
+    last = small_logs.starts[1:] - 1
+    alone = np.full_like(small_logs.reward, np.nan)
+    alone[last] = small_logs.reward[last]
+    expected = predict_ahead(small_model, replace(small_logs, reward=alone))
+    unrewarded = Foresight(small_model, small_logs).predict(from_rewards=False)
+    for name in ("reward", "mean", "std"):
+        np.testing.assert_allclose(getattr(unrewarded, name)[last], getattr(expected, name), rtol=1e-9)
+    rewarded = Foresight(small_model, small_logs).predict()
+    assert np.abs(rewarded.mean - unrewarded.mean)[last].max() > 1e-3
 
 
 def test_few_people_are_said_to_tell_little_only_where_they_do() -> None:

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from ilb.estimates import Estimate, r_squared, standard_error
 from ilb.logs import Logs
 from ilb.models.calibration import Calibration
-from ilb.models.drift import Drift
+from ilb.models.drift import NO_DRIFT, Drift
 from ilb.models.latent import LatentModel, LinearReward
 from ilb.models.moments import AbstractMoment
 from ilb.networks import padded_size
@@ -119,23 +119,21 @@ def predict_ahead(model: LatentModel, logs: Logs, *, rounds: int | None = None) 
     `rounds` stops after so many rewards of each person.
     """
     logs.require_any_reward()
-    logs = model.read(logs)
-    if not isinstance(model.reward, LinearReward):
-        predictions = _from_contexts(model, logs, rounds)
-    else:
-        predictions = _Past(model, _Shown.of(model, logs)).predict(rounds)
-    return predictions._replace(quantiles=np.asarray(model.noise.reward_quantiles, np.float64))
+    if isinstance(model.reward, LinearReward):
+        return Foresight(model, logs).predict(rounds=rounds)
+    return _from_mean_encodings(model, model.read(logs), rounds)
 
 
 class Foresight:
-    """Predictions of the same people under one drift after another: what encoder and moment say is computed once."""
+    """Predictions of the same people in one way after another: what encoder and moment say is computed once."""
 
     def __init__(self, model: LatentModel, logs: Logs) -> None:
         self.model, self._shown = model, _Shown.of(model, model.read(logs))
 
-    def predict(self, drift: Drift, rounds: int | None = None) -> Predictions:
-        """Predict as `predict_ahead` does, with people who change in this way."""
-        return _Past(drift.apply(self.model), self._shown).predict(rounds)
+    def predict(self, drift: Drift = NO_DRIFT, rounds: int | None = None, *, from_rewards: bool = True) -> Predictions:
+        """Predict as `predict_ahead` does, with people who change in this way; or as if no reward had come back."""
+        predictions = _Past(drift.apply(self.model), self._shown).predict(rounds, from_rewards)
+        return predictions._replace(quantiles=np.asarray(self.model.noise.reward_quantiles, np.float64))
 
 
 class _Shown(NamedTuple):
@@ -175,7 +173,7 @@ class _Past:
         self.rounds, self.encoding_sum = np.zeros(people), np.zeros((people, self.shown))
         self.pulls, self.sums = np.zeros((2, people, actions))
 
-    def predict(self, rounds: int | None) -> Predictions:
+    def predict(self, rounds: int | None, from_rewards: bool) -> Predictions:
         logs = self.logs
         rewarded = _first_rewards(logs, rounds)
         # Nobody is followed beyond the last reward that is asked for.
@@ -192,7 +190,8 @@ class _Past:
             if np.any(told):
                 person, row = person[told], row[told]
                 mean[row], variance[row] = self._expect(person, logs.action[row])
-                self._learn(person, row)
+                if from_rewards:
+                    self._learn(person, row)
         rows = np.flatnonzero(rewarded)
         reward = logs.reward[rows].astype(np.float64)
         moment = reward - self.left[rows]
@@ -252,7 +251,7 @@ def _first_rewards(logs: Logs, rounds: int | None) -> Bool[np.ndarray, " rows"]:
     return np.asarray(rewarded & (before - before[logs.starts[logs.instance]] < rounds))
 
 
-def _from_contexts(model: LatentModel, logs: Logs, rounds: int | None) -> Predictions:
+def _from_mean_encodings(model: LatentModel, logs: Logs, rounds: int | None) -> Predictions:
     """Predict from the mean encoding so far, as CPG does: rewards that are no linear model teach it nothing."""
     encodings = encode_contexts(model.encoder, logs.context).astype(np.float64)
     sums = np.cumsum(encodings, axis=0)
@@ -263,7 +262,8 @@ def _from_contexts(model: LatentModel, logs: Logs, rounds: int | None) -> Predic
     expected = np.asarray(jax.vmap(model.encoded_reward)(means), np.float64)[np.arange(len(rows)), action]
     variance = np.asarray(model.noise.reward_variance, np.float64)[action] + float(model.noise.leftover_variance)
     mean = expected + moment_effects(model.moment, logs)[rows]
-    return Predictions(rows, logs.instance[rows], logs.reward[rows].astype(np.float64), mean, np.sqrt(variance))
+    reward, quantiles = logs.reward[rows].astype(np.float64), np.asarray(model.noise.reward_quantiles, np.float64)
+    return Predictions(rows, logs.instance[rows], reward, mean, np.sqrt(variance), quantiles)
 
 
 def moment_effects(moment: AbstractMoment | None, logs: Logs) -> Float[np.ndarray, " rows"]:

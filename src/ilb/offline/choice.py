@@ -2,7 +2,8 @@
 
 A candidate is judged by the log-likelihood of each reward of people it has not seen, one step ahead from their own
 past. Rewards with long tails make that a matter of a few rows, which then tell little of anything: of those that are as
-good, it must also be as good in squared error.
+good, it must also be as good in squared error. Long histories make it a matter of people whose rewards have told who
+they are: of those that are as good, it must also be as good for people of whom only contexts are known.
 """
 
 from __future__ import annotations
@@ -61,10 +62,14 @@ class Candidate:
 
 
 class Trial(NamedTuple):
-    """What a candidate predicted for people whom it had not seen."""
+    """What a candidate predicted for people whom it had not seen, and what if no reward of theirs had come back.
+
+    What learns nothing from a person's rewards is the same `from_contexts`.
+    """
 
     candidate: Candidate
     predictions: Predictions
+    from_contexts: Predictions
     eligible: bool
 
     @property
@@ -94,6 +99,10 @@ class Trial(NamedTuple):
         """Give by how much the log-likelihood of a reward is higher than the other's, with its error over people."""
         return lead(self.predictions, other.predictions)
 
+    def lead_from_contexts_over(self, other: Trial) -> Estimate:
+        """Give the lead as it would be if no reward had come back."""
+        return lead(self.from_contexts, other.from_contexts)
+
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -120,14 +129,15 @@ class ModelChoice:
 
         First by log-likelihood, then, among those that are left, by squared error. Where a few rewards are far off, the
         standard error of the best may be so large that everything is within it: what another candidate surely beats is
-        not as good for that.
+        not as good for that. Nor is what another one, as good with rewards, surely beats without them.
         """
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
-        near = [trial for trial in allowed if trial is best or _within(best.lead_over(trial))]
+        near = [trial for trial in allowed if _is_as_good(trial, best)]
         near = [trial for trial in near if trial is best or all(_within(o.lead_over(trial), SURELY) for o in allowed)]
         closest = min(near, key=lambda trial: trial.squared_error)
         near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial))]
+        near = [trial for trial in near if all(_within(o.lead_from_contexts_over(trial), SURELY) for o in near)]
         chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
         return cls(chosen.candidate, tuple(trials), len(np.unique(best.predictions.person)), folds)
 
@@ -161,7 +171,7 @@ class ModelChoice:
             return f"{chosen.name}: too few people to compare it with anything"
         how = f"{self.people} held-out people" if self.folds == 1 else f"{self.people} people, each held out once"
         best = max((trial for trial in self.trials if trial.eligible), key=lambda trial: trial.log_likelihood)
-        near = [trial for trial in self.trials if trial.eligible and _within(best.lead_over(trial))]
+        near = [trial for trial in self.trials if trial.eligible and _is_as_good(trial, best)]
         passed_over = any(trial.candidate.rank < chosen.rank for trial in near)
         other = ", but for some that others beat or that are less close," if passed_over else ""
         said = f"{chosen.name} chosen: the simplest within one standard error of the best{other} on {how}"
@@ -180,6 +190,11 @@ class ModelChoice:
             f"R² {self.chosen.r_squared:.3f} against {rival.r_squared:.3f}, log-likelihood {ahead.value:+.3f} ± "
             f"{ahead.standard_error:.3f} a reward.{few}"
         )
+
+
+def _is_as_good(trial: Trial, best: Trial) -> bool:
+    """Tell whether the log-likelihood is within one standard error of the best, or nobody would notice."""
+    return trial is best or _within(best.lead_over(trial))
 
 
 def _rounded(value: float) -> float | None:

@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from ilb.errors import RareActionWarning
 from ilb.logs import Logs
 from ilb.models.drift import NO_DRIFT
-from ilb.models.latent import LatentModel
+from ilb.models.latent import LatentModel, LinearReward
 from ilb.networks import NoEncoder, SideBySide
-from ilb.offline.ahead import Predictions, join, predict_ahead
+from ilb.offline.ahead import Foresight, Predictions, join, predict_ahead
 from ilb.offline.choice import Candidate, Fold, ModelChoice, Trial, make_folds
 from ilb.offline.completion import complete_model, train_encoders, without_clock
 from ilb.offline.drifts import find_drift
@@ -282,7 +282,7 @@ class Search:
             tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
         )
         models = self._models(candidate, encoding)
-        trial = Trial(candidate, self._predict(candidate, models), eligible)
+        trial = Trial(candidate, *self._predict(candidate, models), eligible)
         self.attempts.append(_Attempt(trial, encoding, structure, models))
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
@@ -314,7 +314,7 @@ class Search:
             return None
         name, rank = f"{candidate.name}, memory {drift.memory:.2g}", candidate.rank + 1
         changing = replace(candidate, name=name, rank=rank, reference=False, drift=drift)
-        return attempt._replace(trial=Trial(changing, self._predict(changing, attempt.models), eligible=True))
+        return attempt._replace(trial=Trial(changing, *self._predict(changing, attempt.models), eligible=True))
 
     def _misfits_of(self, candidate: Candidate) -> tuple[float, ...]:
         """Ask how often, and how, the model that was chosen is wrong for people whom it has not seen."""
@@ -322,14 +322,18 @@ class Search:
         models = [candidate.drift.apply(model) for model in models]
         return tuple(learn_misfits(models, self._held_out(candidate)).tolist())
 
-    def _predict(self, candidate: Candidate, models: Sequence[LatentModel]) -> Predictions:
-        pairs = zip(models, self._held_out(candidate), strict=True)
-        return join(
-            [
-                predict_ahead(candidate.drift.apply(model), table, rounds=ROUNDS).of_people(number)
-                for number, (model, table) in enumerate(pairs)
-            ]
-        )
+    def _predict(self, candidate: Candidate, models: Sequence[LatentModel]) -> tuple[Predictions, Predictions]:
+        """Predict everyone held out from contexts and rewards so far, and from contexts so far alone."""
+        ahead, from_contexts = [], []
+        for number, (model, table) in enumerate(zip(models, self._held_out(candidate), strict=True)):
+            if isinstance(model.reward, LinearReward):
+                sight = Foresight(model, table)
+                both = [sight.predict(candidate.drift, ROUNDS, from_rewards=known) for known in (True, False)]
+            else:
+                both = [predict_ahead(model, table, rounds=ROUNDS)] * 2
+            ahead.append(both[0].of_people(number))
+            from_contexts.append(both[1].of_people(number))
+        return join(ahead), join(from_contexts)
 
     def _held_out(self, candidate: Candidate) -> list[Logs]:
         return [fold.tables(candidate.clocked)[1] for fold in self.folds]
