@@ -26,9 +26,10 @@ from ilb.models.hypotheses import HYPOTHESES, Hypothesis
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.misfits import log_likelihoods
-from ilb.online.adaptive import CHANGE, AdaptiveBelief, MixedRewards, adaptive
+from ilb.online.adaptive import CHANGE, AdaptiveBelief, adaptive
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
+from ilb.online.mixed_rewards import MixedRewards
 from ilb.online.policy import AbstractRewards, Outlook
 from ilb.online.roster import policy_on
 from ilb.simulation import simulate

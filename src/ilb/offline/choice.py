@@ -173,7 +173,11 @@ class ModelChoice:
         best = max((trial for trial in self.trials if trial.eligible), key=lambda trial: trial.log_likelihood)
         near = [trial for trial in self.trials if trial.eligible and _is_as_good(trial, best)]
         passed_over = any(trial.candidate.rank < chosen.rank for trial in near)
-        other = ", but for some that others beat or that are less close," if passed_over else ""
+        other = (
+            ", but for some that others beat, that are less close or that know less of newcomers,"
+            if passed_over
+            else ""
+        )
         said = f"{chosen.name} chosen: the simplest within one standard error of the best{other} on {how}"
         if chosen.reference:
             return f"{said}. A plain reference is as good here as anything that was tried."
