@@ -76,6 +76,17 @@ def test_an_own_level_is_found_where_that_is_all_there_is() -> None:
     assert chosen(fit(Logs.from_arrays(np.zeros((80, 12, 0)), action, reward))) == "own level"
 
 
+def test_few_people_need_not_prove_that_they_differ() -> None:
+    rng = RNG(2)
+    action = rng.integers(0, 2, (9, 6))
+    reward = 0.5 * rng.normal(size=(9, 1)) + action + rng.normal(size=(9, 6))
+    choice = choose_model(Logs.from_arrays(np.zeros((9, 6, 0)), action, reward))
+    trials = {one.candidate.name: one for one in choice.trials}
+    ahead = trials["own level"].lead_over(trials["action mean"])
+    assert 0 < ahead.value < ahead.standard_error  # within one standard error, a simpler one would be taken
+    assert choice.candidate.name == "own level"
+
+
 def test_a_trend_in_time_is_found_and_a_decision_asks_for_the_time() -> None:
     rng = RNG(4)
     action = rng.integers(0, 2, (60, 15))

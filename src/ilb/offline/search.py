@@ -277,7 +277,8 @@ class Search:
             encoding.latent_dim,
             recipe,
             structure.clocked,
-            encoding.rank + structure.rank,
+            # A level for each person is one variance more, which fades by itself: without it nothing is simpler.
+            max(encoding.rank + structure.rank, OWN_LEVEL.rank),
             bool(reference),
             tuple(np.mean(encoding.inflations, axis=0).tolist()) if encoding.inflations[0] else (),
         )
