@@ -23,7 +23,7 @@ from ilb.offline import search
 from ilb.offline.ahead import predict_ahead
 from ilb.offline.choice import some_people
 from ilb.offline.drifts import find_drift
-from ilb.offline.encoders.plain import NoEncoding
+from ilb.offline.encoders.plain import NoEncoding, PlainContexts
 from ilb.offline.fit import choose_model, complete_model, fit, fit_again
 from ilb.offline.rewards.person import PersonRewardRecipe
 from ilb.online.adaptive import adaptive
@@ -201,6 +201,25 @@ def test_change_is_not_looked_for_where_nobody_had_an_action_twice() -> None:
     again = frame.set_column(2, "did", pa.array(action // 2))  # two actions, each twice
     repeated = Logs.from_frame(again, instance="who", time="t", action="did", reward="got")
     assert choose_model(repeated).candidate.drift != NO_DRIFT
+
+
+def test_a_state_that_drifts_is_not_taken_for_one_that_only_rewards_show() -> None:
+    rng, people, rounds = np.random.default_rng(0), 60, 50
+    z = rng.normal(size=(people, 2))
+    state = []
+    for _ in range(rounds):
+        z = 0.98 * z + np.sqrt(1 - 0.98**2) * rng.normal(size=z.shape)
+        state.append(z)
+    z = np.stack(state, axis=1)
+    action = rng.integers(3, size=(people, rounds))
+    theta = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])[action]
+    reward = np.sum(theta * z, axis=-1) + 0.3 * rng.normal(size=action.shape)
+    choice = choose_model(Logs.from_arrays(z + rng.normal(size=z.shape), action, reward), recipe=PlainContexts())
+    assert choice.candidate.name.startswith("contexts 2, memory 0.")
+    others = [trial for trial in choice.trials if "hidden" in trial.candidate.name]
+    elaborate = max(others, key=lambda trial: trial.log_likelihood)  # the best of those that people who stay call for
+    assert "memory" in elaborate.candidate.name
+    assert choice.chosen.log_likelihood > elaborate.log_likelihood + 0.05
 
 
 def test_the_search_for_a_drift_tells_how_far_it_is() -> None:

@@ -149,7 +149,7 @@ class Search:
         first = logs.context[logs.starts[logs.instance], : self.columns]
         self.trainable = self.encodable and bool(np.any(logs.context[:, : self.columns] != first))
         trainings = (TRAIN + (TRAIN_DEEP if recipe is None else 0)) * len(self.folds) if self.trainable else 0
-        tries = (18 if self.encodable else 9) * TRY + (2 * DRIFT if self._may_show_drift else 0)
+        tries = (18 if self.encodable else 9) * TRY + (3 * DRIFT if self._may_show_drift else 0)
         self.steps = Steps(report, trainings + tries * len(self.folds))
 
     def run(self) -> ModelChoice:
@@ -288,14 +288,33 @@ class Search:
         self.steps.advance(TRY * len(self.folds), self._best.trial.log_likelihood)
 
     def _try_drifts(self) -> None:
-        """Ask whether people change: with the best so far, and with a level alone, of which more may be proxies."""
-        levels = [a for a in self.attempts if a.trial.eligible and a.structure.same_level and not a.encoding.name]
-        level = max(levels, key=lambda attempt: attempt.trial.log_likelihood, default=self._best)
-        for attempt in {id(one): one for one in (self._best, level)}.values():
-            changing = self._let_drift(attempt)
-            # A level that drifts is taken where it is the best, and not for being simple.
-            if changing is not None and changing.trial.log_likelihood > self._best.trial.log_likelihood:
-                self.attempts.append(changing)
+        """Ask whether people change: with the best so far, with the simplest that is as good, and with plain ones.
+
+        What seems to be hidden, or of the moment, may stand in for a level or a state that drifts, which is better. A
+        plain one is taken where it is the best, and not for being simple.
+        """
+        tried = list(self.attempts)
+        choice = ModelChoice.of([attempt.trial for attempt in tried], len(self.folds))
+        [simplest] = [attempt for attempt in tried if attempt.trial.candidate is choice.candidate]
+        leading = {id(attempt): attempt for attempt in (self._best, simplest)}
+        for attempt in leading.values():
+            self.attempts += self._let_drift(attempt)
+        for attempt in self._plain(tried):
+            # Where nothing has changed so far, a level is asked as well, and nothing else.
+            if id(attempt) in leading or (attempt.encoding.name and len(self.attempts) == len(tried)):
+                continue
+            best = self._best.trial.log_likelihood
+            self.attempts += [found for found in self._let_drift(attempt) if found.trial.log_likelihood > best]
+
+    @staticmethod
+    def _plain(tried: Sequence[_Attempt]) -> list[_Attempt]:
+        """Give the best level without any encoder, and the best of each kind of encoder with nothing beside it."""
+        best: dict[str, _Attempt] = {}
+        for attempt in sorted(tried, key=lambda attempt: attempt.trial.log_likelihood):
+            name, structure = attempt.encoding.name, attempt.structure
+            if attempt.trial.eligible and (structure == NOTHING if name else structure.same_level):
+                best[name] = attempt
+        return sorted(best.values(), key=lambda attempt: attempt.encoding.name)
 
     @cached_property
     def _may_show_drift(self) -> bool:
@@ -304,18 +323,19 @@ class Search:
         cells = self.logs.instance[told].astype(np.int64) * self.logs.actions + self.logs.action[told]
         return bool(self.logs.lengths.max() >= LEAST_DRIFTING and len(np.unique(cells)) < len(cells))
 
-    def _let_drift(self, attempt: _Attempt) -> _Attempt | None:
+    def _let_drift(self, attempt: _Attempt) -> list[_Attempt]:
+        """Give the attempt with people who change, if they do."""
         if not attempt.trial.eligible or not self._may_show_drift:
-            return None
+            return []
         candidate = attempt.trial.candidate
         pairs, units = list(zip(attempt.models, self._held_out(candidate), strict=True)), DRIFT * len(self.folds)
         drift = find_drift(pairs, ROUNDS, self.steps.within(units))
         self.steps.advance(units)
         if drift == NO_DRIFT:
-            return None
+            return []
         name, rank = f"{candidate.name}, memory {drift.memory:.2g}", candidate.rank + 1
         changing = replace(candidate, name=name, rank=rank, reference=False, drift=drift)
-        return attempt._replace(trial=Trial(changing, *self._predict(changing, attempt.models), eligible=True))
+        return [attempt._replace(trial=Trial(changing, *self._predict(changing, attempt.models), eligible=True))]
 
     def _misfits_of(self, candidate: Candidate) -> tuple[float, ...]:
         """Ask how often, and how, the model that was chosen is wrong for people whom it has not seen."""
