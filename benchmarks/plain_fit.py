@@ -18,7 +18,7 @@ from ilb.estimates import Estimate
 from ilb.offline.scores import Truth
 
 SEEDS = range(40, 46)
-"""Worlds in which no default was chosen."""
+"""Worlds that served for no choice of a default, but for one: a model must know something of newcomers."""
 
 
 @dataclass(frozen=True)
