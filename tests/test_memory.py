@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,55 @@ def test_a_drift_scales_noise_and_what_only_rewards_show_and_can_be_undone(small
     back = without_drift(changed)
     for one, other in zip(jax.tree.leaves(back.bare()), jax.tree.leaves(model.bare()), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_what_moves_in_encodings_is_noise_or_state_and_their_sum_is_the_same(small_logs: Logs, tmp_path: Path) -> None:
+    walk = np.cumsum(np.random.default_rng(0).normal(size=small_logs.context.shape), axis=0).astype(np.float32)
+    model = complete_model(IdentityEncoder(), replace(small_logs, context=walk), reward=PersonRewardRecipe(1))
+    changed = Drift(0.9, moving=1.0).apply(model)
+    n, before, after = model.encoded_dim, model.noise, changed.noise
+    shown = slice(n), slice(n)
+    np.testing.assert_allclose(
+        after.encoding_covariance, before.encoding_covariance - before.moving_covariance, rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        after.encoding_covariance + after.population_covariance[shown],
+        before.encoding_covariance + before.population_covariance[shown],
+        rtol=1e-4,
+    )
+    assert np.trace(after.encoding_covariance) < 0.5 * np.trace(before.encoding_covariance)
+    changed.save(tmp_path / "model")
+    again = LatentModel.load(tmp_path / "model")
+    assert Drift.of(again) == pytest.approx(Drift(0.9, moving=1.0))
+    for one, other in zip(jax.tree.leaves(without_drift(again).bare()), jax.tree.leaves(model.bare()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    # A model of before has two numbers, and knows nothing of what moves.
+    old = replace(model, noise=replace(model.noise, drift=jnp.array([0.5, 2.0]), moving_covariance=jnp.zeros((0, 0))))
+    assert Drift.of(old) == Drift(1.0, 0.5, 2.0)
+    old.save(tmp_path / "old")
+    assert Drift.of(Drift(0.8, 2.0, 0.5, 1.0).apply(old)) == pytest.approx(Drift(0.8, 1.0, 1.0, 1.0))
+
+
+def test_slow_contexts_are_change_where_rewards_follow_them_and_noise_where_they_do_not() -> None:
+    """Contexts wander in both tables; in the second, rewards follow what stays of a person."""
+    rng, people, rounds = np.random.default_rng(1), 80, 40
+    walk, kept = rng.normal(size=(people, rounds)), 0.9
+    for now in range(1, rounds):
+        walk[:, now] = kept * walk[:, now - 1] + np.sqrt(1 - kept**2) * walk[:, now]
+    staying = rng.normal(size=(people, 1))
+    level = np.cumsum(0.4 * rng.normal(size=(people, rounds)), axis=1)
+    action = rng.integers(2, size=(people, rounds))
+    noise = 0.3 * rng.normal(size=(2, people, rounds))
+    found = []
+    for state, shown in ((walk, walk), (staying + 0 * walk, staying + walk)):
+        reward = (2.0 * action - 1) * state + level * (state is not walk) + noise[0]
+        logs = Logs.from_arrays((shown + noise[1])[..., None], action, reward)
+        model = complete_model(IdentityEncoder(), logs, reward=PersonRewardRecipe(1, same_level=True))
+        found.append(find_drift([(model, logs)], rounds=rounds))
+    moving, still = found
+    assert moving.moving == 1
+    assert moving.memory < 0.95
+    assert still.moving == 0
 
 
 def test_change_is_not_looked_for_where_nobody_had_an_action_twice() -> None:

@@ -270,6 +270,43 @@ def test_contexts_that_never_vary_are_whitened_to_nearly_nothing() -> None:
         assert np.all(np.abs(rows) < 1.0)
 
 
+# What moves slowly
+
+
+def test_what_moves_from_row_to_row_is_told_from_noise() -> None:
+    rng, people, rows, kept = np.random.default_rng(3), 400, 100, 0.9
+    walk = rng.normal(size=(people, rows, 2)) @ np.linalg.cholesky(S).T
+    for now in range(1, rows):
+        walk[:, now] = kept * walk[:, now - 1] + np.sqrt(1 - kept**2) * walk[:, now]
+    noise = rng.normal(size=walk.shape) @ np.linalg.cholesky(W).T
+    starts = starts_of(np.full(people, rows))
+    found = measure_scatter((MEAN + walk + noise).reshape(-1, 2), starts, (1.0, 4.0))
+    scales = np.sqrt([1.0, 4.0])
+    # Of the walk, a row differs from the next by 1 - kept of its variance, which passes for noise.
+    still = found.encoding_covariance - found.moving_covariance
+    np.testing.assert_allclose(still / np.outer(scales, scales), W + (1 - kept) * S, rtol=0.05)
+
+
+def test_nothing_moves_where_rows_are_independent_or_there_are_two() -> None:
+    rng = np.random.default_rng(4)
+    encodings = draw_encodings(rng, np.full(1000, 40))
+    found = measure_scatter(encodings, starts_of(np.full(1000, 40)))
+    np.testing.assert_allclose(found.moving_covariance, 0, atol=0.02)
+    pairs = measure_scatter(encodings, starts_of(np.full(20_000, 2)))
+    np.testing.assert_allclose(pairs.moving_covariance, 0, atol=1e-4)
+    alone = measure_scatter(encodings, starts_of(np.full(40_000, 1)))
+    np.testing.assert_array_equal(alone.moving_covariance, 0)
+
+
+def test_what_moves_does_not_depend_on_the_basis() -> None:
+    rng, lengths = np.random.default_rng(5), np.array([1, 3, 9, 30, 2])
+    walk = np.cumsum(rng.normal(size=(45, 2)), axis=0)
+    matrix = np.array([[2.0, 1.0], [-0.5, 0.3]])
+    first, second = (measure_scatter(walk @ basis, starts_of(lengths)) for basis in (np.eye(2), matrix))
+    np.testing.assert_allclose(second.moving_covariance, matrix.T @ first.moving_covariance @ matrix, rtol=1e-3)
+    assert np.linalg.eigvalsh(first.encoding_covariance - first.moving_covariance)[0] > 0
+
+
 # What was learned by heart
 
 

@@ -73,8 +73,9 @@ class NoiseLevels(eqx.Module):
     none. The reward of action a varies by `reward_variance[a]` around its mean for the instance, and that mean varies
     by `leftover_variance` around what the reward model says (instance x action effects that v does not explain). What
     was seen of an instance one round ago counts `memory` times as much as what is seen now: 1 where states stay.
-    Where they move, `drift` is by how much variances of noise and of what only rewards show were changed for that
-    (`ilb.models.drift`). `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not
+    Where they move, `drift` is by how much variances of noise and of what only rewards show were changed for that, and
+    which share of `moving_covariance` was (`ilb.models.drift`): how much of what encodings vary by within a person they
+    do slowly, from row to row. `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not
     seen, if that was asked.
     """
 
@@ -85,8 +86,9 @@ class NoiseLevels(eqx.Module):
     leftover_variance: Float[Array, ""]
     reward_quantiles: Float[Array, " levels"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
     memory: Float[Array, ""] = eqx.field(default_factory=lambda: as_real(1))
-    drift: Float[Array, " 2"] = eqx.field(default_factory=lambda: as_real(np.ones(2)))
+    drift: Float[Array, " drift"] = eqx.field(default_factory=lambda: as_real(np.array([1.0, 1.0, 0.0])))
     misfits: Float[Array, " H"] = eqx.field(default_factory=lambda: as_real(np.zeros(0)))
+    moving_covariance: Float[Array, "moving moving"] = eqx.field(default_factory=lambda: as_real(np.zeros((0, 0))))
 
 
 class CanonicalBasis(NamedTuple):

@@ -18,7 +18,7 @@ from jaxtyping import AbstractArray, Float, jaxtyped
 from ilb.errors import ModelFileError
 from ilb.logs import Schema
 from ilb.logs.messages import brief
-from ilb.models.latent import LatentModel, Provenance
+from ilb.models.latent import LatentModel, NoiseLevels, Provenance
 from ilb.models.recurrent import RecurrentRegression
 
 SLACK = 1e-3
@@ -102,10 +102,7 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
         yield "noise.encoding_covariance is singular: some direction of the encoding would have no noise at all"
     if not (np.all(np.asarray(noise.reward_variance) >= 0) and float(noise.leftover_variance) >= 0):
         yield "a variance of the noise is negative"
-    if not 0 < float(noise.memory) <= 1:
-        yield f"its memory is {float(noise.memory):g}, not more than 0 and at most 1"
-    if np.shape(noise.drift) != (2,) or not np.all(np.asarray(noise.drift) > 0):
-        yield "its drift is not two positive numbers"
+    yield from _flaws_of_drift(noise, n)
     misfits = np.asarray(noise.misfits, np.float64)
     if len(misfits) and not (np.all(misfits >= 0) and abs(misfits.sum() - 1) < 1e-3):
         yield "its misfits are no shares of people"
@@ -119,6 +116,17 @@ def _flaws_of_latent_model(model: LatentModel) -> Iterator[str]:
     if model.moment is not None:
         yield from _other_size("moment", model.moment, model.schema.width, actions, "actions of the noise levels")
     yield from _other_actions(model.schema, actions)
+
+
+def _flaws_of_drift(noise: NoiseLevels, n: int) -> Iterator[str]:
+    if not 0 < float(noise.memory) <= 1:
+        yield f"its memory is {float(noise.memory):g}, not more than 0 and at most 1"
+    drift = np.asarray(noise.drift)
+    # What moves was not told from noise before, and there were two numbers.
+    if drift.shape not in ((2,), (3,)) or not (np.all(drift[:2] > 0) and np.all((drift[2:] >= 0) & (drift[2:] <= 1))):
+        yield "its drift is not two positive numbers and a share"
+    if np.shape(noise.moving_covariance) not in ((0, 0), (n, n)) or not _is_covariance(noise.moving_covariance):
+        yield "noise.moving_covariance is no covariance of the encoding"
 
 
 def _flaws_of_regression(model: RecurrentRegression) -> Iterator[str]:

@@ -69,9 +69,9 @@ def measure(
 
 
 def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
-    mean, covariance = fitted.population or scatter[1:]
+    mean, covariance = fitted.population or (scatter.population_mean, scatter.population_covariance)
     numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
-    return NoiseLevels(*map(as_float32, numbers))
+    return NoiseLevels(*map(as_float32, numbers), moving_covariance=as_float32(scatter.moving_covariance))
 
 
 def train_encoders(

@@ -18,9 +18,12 @@ from ilb.offline.choice import NEGLIGIBLE, some_people
 from ilb.types import Report, silent
 
 STARTS = (Drift(0.95, 1.0, 1.0), Drift(0.8, 0.8, 1.4), Drift(0.5, 0.5, 1.4), Drift(0.2, 0.2, 1.4))
-"""Where the search may begin. Who forgets has noise around a moment, which is about the share that is remembered."""
+"""Where the search may begin. Who forgets has noise around a moment, which is about the share that is remembered.
 
-NARROWEST, WIDEST = Drift(0.02, 0.01, 0.25), Drift(0.995, 2.0, 8.0)
+What encodings vary by within a person is noise in each of them, or change as far as it is slow, whichever is better.
+"""
+
+NARROWEST, WIDEST = (0.02, 0.01, 0.25), (0.995, 2.0, 8.0)
 """How far it goes."""
 
 MOST_OFF = np.log(1000.0)
@@ -63,7 +66,7 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
 
     def predict(drift: Drift) -> Predictions:
         found = join([one.predict(drift, rounds).of_people(number) for number, one in enumerate(ahead)])
-        report(next(seen), 5 + len(STARTS) + TRIES + STAYING_TRIES, float(found.log_likelihood.mean()))
+        report(next(seen), 5 + 2 * len(STARTS) + TRIES + STAYING_TRIES, float(found.log_likelihood.mean()))
         return found
 
     def likelihood(drift: Drift) -> float:
@@ -71,20 +74,26 @@ def find_drift(pairs: Sequence[tuple[LatentModel, Logs]], rounds: int, report: R
 
     as_is = predict(NO_DRIFT).log_likelihood
     rewards, staying = len(as_is), float(as_is.mean())
-    tried = {start: likelihood(start) for start in STARTS}
+    moving = (0.0, 1.0) if any(np.any(np.asarray(model.noise.moving_covariance)) for model, _ in pairs) else (0.0,)
+    tried = {start: likelihood(start) for share in moving for start in _starts(share)}
     best = max(tried, key=lambda drift: tried[drift])
     if tried[best] < staying - HOPELESS:
         return NO_DRIFT
-    drift = _climb(lambda free: likelihood(_drift(free)), _free(best), TRIES)
-    found = predict(_drift(drift))
-    if found.log_likelihood.mean() <= staying + NEGLIGIBLE + len(drift) / rewards:
+    free = _climb(lambda free: likelihood(_drift(free, best.moving)), _free(best), TRIES)
+    drift = _drift(free, best.moving)
+    found = predict(drift)
+    if found.log_likelihood.mean() <= staying + NEGLIGIBLE + (len(free) + best.moving) / rewards:
         return NO_DRIFT
-    begin = max((np.zeros(2), drift[1:]), key=lambda free: likelihood(_still(free)))
+    begin = max((np.zeros(2), free[1:]), key=lambda free: likelihood(_still(free)))
     scales = _climb(lambda free: likelihood(_still(free)), begin, STAYING_TRIES)
     gain = lead(found, predict(_still(scales)))
     # Of one person alone there is no standard error, and nothing is sure.
     sure = gain.value > NEGLIGIBLE + 1 / rewards and gain.value > WORTH * gain.standard_error
-    return _drift(drift) if sure else NO_DRIFT
+    return drift if sure else NO_DRIFT
+
+
+def _starts(moving: float) -> list[Drift]:
+    return [start._replace(moving=moving) for start in STARTS]
 
 
 def _climb(height: Callable[[np.ndarray], float], begin: np.ndarray, tries: int) -> np.ndarray:
@@ -107,9 +116,9 @@ def _free(drift: Drift) -> Float[np.ndarray, " 3"]:
     return np.array([logit(drift.memory), np.log(drift.noise), np.log(drift.state)])
 
 
-def _drift(free: Float[np.ndarray, " 3"]) -> Drift:
+def _drift(free: Float[np.ndarray, " 3"], moving: float) -> Drift:
     values = np.array([expit(free[0]), *np.exp(free[1:])])
-    return Drift(*np.clip(values, NARROWEST, WIDEST).round(4).tolist())
+    return Drift(*np.clip(values, NARROWEST, WIDEST).round(4).tolist(), moving)
 
 
 def _still(scales: Float[np.ndarray, " 2"]) -> Drift:

@@ -19,6 +19,9 @@ CHUNK = 1 << 16
 PRIOR_FREEDOM = 10
 """Weight, in degrees of freedom, of the guess that encodings vary within unseen people as within seen ones."""
 
+MOST_MOVING = 0.95
+"""The largest share of the variance of encodings within people that can be change: some is noise."""
+
 
 def encode_contexts(encoder: Encoder, contexts: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows n"]:
     """Encode any number of contexts in chunks; short tables are padded, so that few sizes are ever compiled."""
@@ -37,11 +40,15 @@ def instance_means(values: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, 
 
 
 class Scatter(NamedTuple):
-    """Within-instance covariance W of encodings, and mean and covariance of the latent states behind them."""
+    """Within-instance covariance W of encodings, and mean and covariance of the latent states behind them.
+
+    `moving_covariance` is the part of W by which encodings of successive rows vary together.
+    """
 
     encoding_covariance: Float[np.ndarray, "n n"]
     population_mean: Float[np.ndarray, " n"]
     population_covariance: Float[np.ndarray, "n n"]
+    moving_covariance: Float[np.ndarray, "n n"]
 
 
 def measure_scatter(
@@ -59,7 +66,7 @@ def measure_scatter(
     encodings, so what W gains S loses.
     """
     if not encodings.shape[1]:
-        return Scatter(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
+        return Scatter(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
     lengths = np.diff(starts)
     means = instance_means(encodings, starts)
     residuals = encodings - np.repeat(means, lengths, axis=0)
@@ -77,7 +84,22 @@ def measure_scatter(
     learned, within = within, within * np.outer(wider, wider)
     between -= within - learned
     variances, _, back = canonical_basis(within, between)
-    return Scatter(within, means.mean(axis=0), back * np.maximum(variances, 1e-6) @ back.T)
+    moving = _moving(residuals, starts, learned) * np.outer(wider, wider)
+    return Scatter(within, means.mean(axis=0), back * np.maximum(variances, 1e-6) @ back.T, moving)
+
+
+def _moving(
+    residuals: Float[np.ndarray, "rows n"], starts: Int[np.ndarray, " starts"], within: Float[np.ndarray, "n n"]
+) -> Float[np.ndarray, "n n"]:
+    """Take off the covariance within people what a row differs by from the next: noise without what moves slowly.
+
+    No direction has negative variance, nor all of it (in the metric of `within`).
+    """
+    steps = np.delete(np.diff(residuals, axis=0), starts[1:-1] - 1, axis=0)
+    if not len(steps):
+        return np.zeros_like(within)
+    shares, _, back = canonical_basis(within, within - steps.T @ steps / (2 * len(steps)))
+    return np.asarray(back * np.clip(shares, 0.0, MOST_MOVING) @ back.T)
 
 
 class Unseen(NamedTuple):
