@@ -75,8 +75,8 @@ class NoiseLevels(eqx.Module):
     was seen of an instance one round ago counts `memory` times as much as what is seen now: 1 where states stay.
     Where they move, `drift` is by how much variances of noise and of what only rewards show were changed for that, and
     which share of `moving_covariance` was (`ilb.models.drift`): how much of what encodings vary by within a person they
-    do slowly, from row to row. `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had not
-    seen, if that was asked.
+    do slowly, from row to row. `misfits` is how often each of `ilb.models.hypotheses` described people whom a fit had
+    not seen, if that was asked.
     """
 
     encoding_covariance: Float[Array, "n n"]
