@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -71,7 +72,7 @@ def measure(
 def _noise_levels(fitted: RewardFit, scatter: Scatter) -> NoiseLevels:
     mean, covariance = fitted.population or (scatter.population_mean, scatter.population_covariance)
     numbers = (scatter.encoding_covariance, mean, covariance, fitted.reward_variance, fitted.leftover_variance)
-    return NoiseLevels(*map(as_float32, numbers), moving_covariance=as_float32(scatter.moving_covariance))
+    return replace(NoiseLevels(*map(as_float32, numbers)), moving_covariance=as_float32(scatter.moving_covariance))
 
 
 def train_encoders(

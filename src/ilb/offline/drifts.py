@@ -118,7 +118,8 @@ def _free(drift: Drift) -> Float[np.ndarray, " 3"]:
 
 def _drift(free: Float[np.ndarray, " 3"], moving: float) -> Drift:
     values = np.array([expit(free[0]), *np.exp(free[1:])])
-    return Drift(*np.clip(values, NARROWEST, WIDEST).round(4).tolist(), moving)
+    memory, noise, state = np.clip(values, NARROWEST, WIDEST).round(4).tolist()
+    return Drift(memory, noise, state, moving)
 
 
 def _still(scales: Float[np.ndarray, " 2"]) -> Drift:
