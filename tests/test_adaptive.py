@@ -26,7 +26,7 @@ from ilb.models.hypotheses import HYPOTHESES, Hypothesis
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.misfits import log_likelihoods
-from ilb.online.adaptive import CHANGE, AdaptiveBelief, adaptive
+from ilb.online.adaptive import CHANGE, LASTING, AdaptiveBelief, adaptive
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
 from ilb.online.mixed_rewards import MixedRewards
@@ -101,7 +101,9 @@ def moments(rewards: AbstractRewards) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sure_of_actions(belief: AdaptiveBelief, change_probability: float = 0.0) -> AdaptiveBelief:
-    return eqx.tree_at(lambda b: b.change_probability, belief, jnp.asarray(change_probability))
+    """Take away the doubts about each action, and about the noise of contexts."""
+    doubts = jnp.asarray(change_probability), jnp.asarray(0.0)
+    return eqx.tree_at(lambda b: (b.change_probability, b.doubt), belief, doubts)
 
 
 class Conditioned(NamedTuple):
@@ -125,7 +127,14 @@ def intercept_of(model: LatentModel) -> np.ndarray:
     return np.asarray(model.reward.intercept, np.float64)
 
 
-def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: tuple[int, ...] = ()) -> Conditioned:
+def condition(
+    model: LatentModel,
+    past: Past,
+    hypothesis: Hypothesis,
+    changed: tuple[int, ...] = (),
+    context_noise: float = 1.0,
+    lasting: float = 0.0,
+) -> Conditioned:
     """State, bias, own effects, all contexts and all rewards in one joint Gaussian, conditioned in float64."""
     assert isinstance(model.reward, LinearReward)
     theta = np.array(model.reward.theta, np.float64)
@@ -146,13 +155,13 @@ def condition(model: LatentModel, past: Past, hypothesis: Hypothesis, changed: t
         + CHANGE**2 * rho * np.isin(range(ACTIONS), changed)
     )
     state = hypothesis.wider * population
-    prior = np.diag(np.concatenate([state, np.full(SHOWN, hypothesis.bias**2), own]))
+    prior = np.diag(np.concatenate([state, np.full(SHOWN, context_noise * hypothesis.bias**2 + lasting), own]))
     contexts = np.zeros((SHOWN, dim + SHOWN + ACTIONS))
     contexts[:, :SHOWN] = contexts[:, dim : dim + SHOWN] = np.eye(SHOWN)
     to_rewards = np.concatenate([theta, np.zeros((ACTIONS, SHOWN)), np.eye(ACTIONS)], axis=1)
     design = np.concatenate([*([contexts] * len(past.encodings)), to_rewards[past.actions]])
     observed = np.concatenate([past.encodings.ravel(), past.rewards - intercept[past.actions]])
-    noise = np.concatenate([np.ones(past.encodings.size), np.asarray(model.noise.reward_variance)[past.actions]])
+    noise = np.concatenate([np.full(past.encodings.size, context_noise), np.asarray(model.noise.reward_variance)[past.actions]])
     total = design @ prior @ design.T + np.diag(noise)
     gain = prior @ design.T @ np.linalg.inv(total)
     covariance = to_rewards @ (prior - gain @ design @ prior) @ to_rewards.T
@@ -213,8 +222,44 @@ def test_hypotheses_are_weighed_by_their_likelihood(model: LatentModel, past: Pa
     likelihoods = np.array([condition(model, past, hypothesis).log_likelihood for hypothesis in HYPOTHESES])
     found = np.asarray(compiled(belief.log_evidence, seen_by(belief, past)))
     np.testing.assert_allclose(found - found[0], likelihoods - likelihoods[0], atol=5e-3)
-    prior = np.array([0.4, *[0.6 / (len(HYPOTHESES) - 1)] * (len(HYPOTHESES) - 1)])
+    weights = np.array([hypothesis.weight for hypothesis in HYPOTHESES[1:]])
+    prior = np.array([0.4, *(0.6 * weights / weights.sum())])
     np.testing.assert_allclose(believed(belief, past).hypotheses, softmax(np.log(prior) + likelihoods), atol=1e-3)
+
+
+@pytest.mark.parametrize("times", [0.2, 1.0, 4.0])
+def test_contexts_that_scatter_more_or_less_than_those_of_the_logs_count_for_less_or_more(
+    times: float, model: LatentModel, past: Past
+) -> None:
+    """By hand: as if 1 / doubt numbers had been seen that vary as in the logs; then the joint Gaussian."""
+    doubt, mean = 0.2, past.encodings.mean(axis=0)
+    other = past._replace(encodings=mean + times * (past.encodings - mean))
+    apart = np.sum((other.encodings - mean) ** 2)
+    noise = (1 / doubt + apart) / (1 / doubt + SHOWN * (ROUNDS - 1))
+    for hypothesis in (HYPOTHESES[0], HYPOTHESES[3]):
+        alone = (hypothesis._replace(says="this alone"),)
+        belief = eqx.tree_at(lambda b: b.doubt, sure_of_actions(AdaptiveBelief(model, hypotheses=alone)), doubt)
+        assert float(compiled(belief.context_noise, seen_by(belief, other))) == pytest.approx(noise, rel=1e-4)
+        expected = condition(model, other, hypothesis, (), noise, LASTING * max(noise - 1, 0))
+        found = moments(believed(belief, other))
+        np.testing.assert_allclose(found, (expected.mean, np.sqrt(expected.variance)), atol=2e-4)
+    with_doubt, calibrated = AdaptiveBelief(model, doubt=0.0), CalibratedBelief(model)
+    trusting = compiled(calibrated.believe, seen_by(calibrated, other))
+    np.testing.assert_allclose(moments(believed(with_doubt, other)), moments(trusting), atol=1e-5)
+
+
+def test_noise_is_not_measured_where_people_move_or_columns_never_change(past: Past) -> None:
+    """Of two coordinates one hardly ever changes within a person: this one's other contexts scatter nine times."""
+    model = model_with(0)
+    rarely = eqx.tree_at(lambda m: m.noise.encoding_covariance, model, jnp.diag(jnp.array([1e-6, 1.0])))
+    encodings = np.stack([np.ones(ROUNDS), 3 * np.resize([1.0, -1.0], ROUNDS)], axis=1)
+    belief = AdaptiveBelief(rarely, doubt=0.2)
+    found = float(compiled(belief.context_noise, seen_by(belief, past._replace(encodings=encodings))))
+    assert found == pytest.approx((5 + 9 * ROUNDS) / (5 + ROUNDS - 1), rel=1e-3)
+    moving = AdaptiveBelief(model.with_memory(0.9), doubt=0.2)
+    assert float(compiled(moving.context_noise, seen_by(moving, past))) == 1
+    nothing_yet = AdaptiveBelief(model)
+    assert float(compiled(nothing_yet.context_noise, nothing_yet.init())) == 1
 
 
 def test_doubts_about_actions_come_close_to_all_ways_in_which_actions_may_have_changed(past: Past) -> None:

@@ -28,20 +28,25 @@ class Hypothesis(NamedTuple):
     """Whether own effects may be as large as all that people and actions differ by, levels included."""
     relevant: bool = True
     """Whether contexts say of rewards what they said in the logs, or nothing."""
+    weight: float = 1.0
+    """How much of the doubt it gets, beside others."""
 
 
 HYPOTHESES = (
     Hypothesis("the model describes this person"),
-    Hypothesis("actions have effects of their own on this person", own=0.3),
+    Hypothesis("actions have effects of their own on this person", own=0.3, weight=2),
     Hypothesis("the contexts mislead a little about this person", bias=0.3, own=0.1),
     Hypothesis("this person is unlike most in the logs", wider=10, bias=1, own=0.1),
     Hypothesis("this person is unlike anybody in the logs", wider=100, bias=3, own=0.1),
     Hypothesis(
         "this person is unlike anybody in the logs, in contexts and rewards", wider=100, bias=3, any_effect=True
     ),
-    Hypothesis("what actions do to this person can't be foreseen", any_effect=True, relevant=False),
+    Hypothesis("what actions do to this person can't be foreseen", any_effect=True, relevant=False, weight=3),
 )
-"""What may be; the first is what the model says, and holds without doubt."""
+"""What may be; the first is what the model says, and holds without doubt.
+
+Those weigh more that cost most where they hold and are not thought of: nothing but rewards can tell them.
+"""
 
 
 LEAST_SPREAD = 0.01
@@ -79,19 +84,20 @@ def prior_weights(
     """Share out the probability before anything is seen of a person.
 
     The model is wrong as often as it was for people not seen (`learned`, empty if that is not known), and `doubt` more,
-    in equal parts. Without doubt it is right.
+    shared by weight. Without doubt it is right.
 
-    >>> prior_weights(0.1, HYPOTHESES[:3], np.zeros(0)).tolist()
-    [0.9, 0.05, 0.05]
-    >>> prior_weights(0.1, HYPOTHESES[:3], np.array([0.5, 0.5, 0.0])).round(3).tolist()
-    [0.45, 0.5, 0.05]
-    >>> prior_weights(0.0, HYPOTHESES[:3], np.array([0.5, 0.5, 0.0])).tolist()
+    >>> sound, own, mislead = HYPOTHESES[:3]
+    >>> prior_weights(0.3, (sound, own, mislead), np.zeros(0)).round(3).tolist()
+    [0.7, 0.2, 0.1]
+    >>> prior_weights(0.3, (sound, own, mislead), np.array([0.5, 0.5, 0.0])).round(3).tolist()
+    [0.35, 0.55, 0.1]
+    >>> prior_weights(0.0, (sound, own, mislead), np.array([0.5, 0.5, 0.0])).tolist()
     [1.0, 0.0, 0.0]
     """
     right: Float[np.ndarray, " H"] = np.eye(len(hypotheses))[0]
-    others = len(hypotheses) - 1
-    if not others or not doubt:
+    others = np.array([hypothesis.weight for hypothesis in hypotheses]) * (1 - right)
+    if not np.any(others) or not doubt:
         return right
     if len(learned) != len(hypotheses):
         learned = right
-    return np.asarray((1 - doubt) * learned + doubt / others * (1 - right))
+    return np.asarray((1 - doubt) * learned + doubt * others / others.sum())

@@ -2,16 +2,22 @@ r"""The adaptive belief: hypotheses on how wrong the model is for this person, w
 
 Under a hypothesis $h = (\kappa, \beta, \tau, \gamma)$, in the basis of `Calibration` (noise of one encoding is one):
 
-$$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, I / t), \quad b \sim N(0, \beta^2 I), \quad
+$$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, \lambda^2 I / t), \quad b \sim N(0, \beta_\lambda^2 I), \quad
   \bar r_a \mid v \sim N(\gamma \theta_{a,z}^\top z + \theta_{a,u}^\top u + c_a + \delta_a, \sigma_a^2 / N_a), \quad
   \delta_a \sim (1 - \epsilon) N(0, \omega_a + \tau^2 \rho^2) + \epsilon N(0, \omega_a + (\tau^2 + \Delta^2) \rho^2)$$
 
 with v = (z, u), of which contexts show z, the own effects $\omega_a$ (those of the logs; where effects may have any
 size, and all that people and actions differ by; where contexts say nothing, $\gamma = 0$, and what they would have
 explained, $\theta_{a,z}^\top S \theta_{a,z}$), and the spread $\rho$ of what is expected of the actions for one
-person. Bias and own effects are integrated out, so everything is a function of the sums of
-`Evidence`. Whether an action has changed ($\epsilon$) is
-judged for each action against what all else says of it, with the others' judgements held fixed (`PASSES` times).
+person. Bias and own effects are integrated out, so everything is a function of the sums of `Evidence`.
+
+How noisy the contexts of this person are beside those of the logs, $\lambda^2$, is read off how far their encodings are
+from each other, as if 1 / doubt numbers had been seen before that vary as in the logs. Bias is in units of this noise,
+and contexts that are noisier than those of the logs mislead, too: $\beta_\lambda^2 = \lambda^2 \beta^2 +
+\ell (\lambda^2 - 1)_+$.
+
+Whether an action has changed ($\epsilon$) is judged for each action against what all else says of it, with the others'
+judgements held fixed (`PASSES` times).
 
 Without doubt only the first hypothesis is left, which is `CalibratedBelief`.
 """
@@ -51,6 +57,18 @@ Where the logs have own effects, to have one is just what they say.
 PASSES = 2
 """How often the actions are judged one by one."""
 
+CHANGED = 1 / 20
+"""The probability that a single action has changed, as a share of the doubt."""
+
+LASTING = 0.03
+r"""$\ell$: how much of the variance that contexts have beyond those of the logs lasts, and misleads."""
+
+COUNTED = (0.01, 100.0)
+"""Noise is measured in coordinates where people vary, in units of it, by a variance in between.
+
+Others, such as columns that never change for a person, say of it only how rare their changes are.
+"""
+
 KNOWN = 1e12
 """The precision of what is as good as known, in the basis of `Calibration`."""
 
@@ -70,7 +88,7 @@ class _Posterior(NamedTuple):
 
 
 class _Scales(NamedTuple):
-    """The numbers of a hypothesis; with an axis in front, those of all."""
+    """The numbers of a hypothesis, the variance of its bias among them; with an axis in front, those of all."""
 
     wider: Float[Array, "*H"]
     bias: Float[Array, "*H"]
@@ -81,10 +99,12 @@ class _Scales(NamedTuple):
 class AdaptiveBelief(AbstractMeasuredBelief):
     """What is believed of a person if the model may be wrong for them, with probability `doubt` at least to begin with.
 
-    It is wrong more often to begin with if it was for people whom its fit had not seen (`NoiseLevels.misfits`). A tenth
-    of `doubt` is the probability that a single action is not what the logs say.
+    It is wrong more often to begin with if it was for people whom its fit had not seen (`NoiseLevels.misfits`). A
+    twentieth of `doubt` is the probability that a single action is not what the logs say.
     """
 
+    doubt: Float[Array, ""]
+    counted: Float[Array, " n"]
     log_prior: Float[Array, " H"]
     change_probability: Float[Array, ""]
     scales: _Scales
@@ -101,8 +121,12 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         prior = prior_weights(doubt, hypotheses, np.asarray(model.noise.misfits, np.float64))
         with np.errstate(divide="ignore"):
             self.log_prior = as_float32(np.log(prior))
-        self.change_probability = as_float32(doubt / 10)
+        self.change_probability = as_float32(CHANGED * doubt)
+        # Where states move, what moves would pass for noise.
+        self.doubt = as_float32(doubt if float(model.noise.memory) == 1 else 0.0)
         numbers = Calibration.of(model, linear_reward(model))
+        population = 1 / numbers.prior_precision[: model.encoded_dim]
+        self.counted = as_float32((population > COUNTED[0]) & (population < COUNTED[1]))
         spread = expected_spread(numbers)
         self.noticeable = as_real(np.maximum(NOTICEABLE * np.sqrt(spread), UNUSUAL * np.sqrt(numbers.own_variance)))
         wider, bias, relevant = (
@@ -110,14 +134,17 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         )
         sound = np.stack([own_variances(hypothesis, numbers) for hypothesis in hypotheses])
         own_variance = np.stack([sound, sound + CHANGE**2 * spread], axis=1)
-        self.scales = _Scales(as_float32(wider), as_float32(bias), jnp.asarray(relevant), as_float32(own_variance))
+        self.scales = _Scales(as_float32(wider), as_float32(bias**2), jnp.asarray(relevant), as_float32(own_variance))
 
     @property
     def says(self) -> tuple[str, ...]:
         return self._says
 
+    def square(self, encoding: Float[Array, " n"]) -> Float[Array, ""]:
+        return jnp.sum(self.counted * self.to_basis(encoding) ** 2)
+
     def believe(self, state: Evidence) -> MixedRewards:
-        posterior = jax.vmap(lambda scales: self._under(scales, state))(self.scales)
+        posterior = self._under_each(state)
         hypotheses = jax.nn.softmax(self.log_prior + posterior.log_evidence)
         return MixedRewards(
             hypotheses,
@@ -132,9 +159,21 @@ class AdaptiveBelief(AbstractMeasuredBelief):
 
     def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
         """Say how well each hypothesis explains what was seen, in nats, up to a constant."""
-        return jax.vmap(lambda scales: self._under(scales, state).log_evidence)(self.scales)
+        return self._under_each(state).log_evidence
 
-    def _under(self, scales: _Scales, state: Evidence) -> _Posterior:
+    def context_noise(self, state: Evidence) -> Float[Array, ""]:
+        r"""Give $\lambda^2$: the variance of this person's contexts around their state, in units of that in the logs."""
+        rounds = jnp.maximum(state.rounds, 1)
+        mean_square = jnp.sum(self.counted * self.shown(state)[: len(self.counted)] ** 2) / rounds
+        apart = jnp.maximum(state.square_sum - mean_square, 0.0)
+        return (1 + self.doubt * apart) / (1 + self.doubt * (rounds - 1) * jnp.sum(self.counted))
+
+    def _under_each(self, state: Evidence) -> _Posterior:
+        noise = self.context_noise(state)
+        bias = noise * self.scales.bias + LASTING * jnp.maximum(noise - 1, 0.0)
+        return jax.vmap(lambda scales: self._under(scales, state, noise))(self.scales._replace(bias=bias))
+
+    def _under(self, scales: _Scales, state: Evidence, context_noise: Float[Array, ""]) -> _Posterior:
         """Infer v, own effects and which actions have changed, under one hypothesis."""
         n, rounds, pulls = self.model.encoded_dim, state.rounds, state.rewards.pulls
         is_shown = jnp.arange(len(self.prior_precision)) < n
@@ -144,7 +183,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         # Of a covariance the lower half is enough, with what is beside the diagonal counted twice.
         i, j = np.tril_indices(theta.shape[1])
         half = theta[:, i] * theta[:, j] * jnp.where(i == j, 1.0, 2.0)[None]
-        trust = 1 / (1 + scales.bias**2 * rounds)
+        trust = 1 / (context_noise + scales.bias * rounds)
         prior = self.prior_precision / scales.wider
         # What contexts show has no part in rewards that it says nothing of: there it is as if known to be zero.
         told = jnp.where(scales.relevant, trust * rounds, KNOWN)
@@ -170,7 +209,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             alone, others = miss / left, (variance / left)[None] + pooled
             ratio = -0.5 * (jnp.log(others[1] / others[0]) + alone**2 * (1 / others[1] - 1 / others[0]))
             judged, changed = changed, jax.nn.sigmoid(log_odds + jnp.where(seen, ratio, 0.0))
-        log_evidence = self._evidence_of_contexts(scales, state) + _evidence_of_rewards(
+        log_evidence = self._evidence_of_contexts(scales, state, context_noise) + _evidence_of_rewards(
             jnp.where(seen, judged, self.change_probability),
             self.change_probability,
             jnp.where(seen[None], pooled, 1.0),
@@ -182,14 +221,16 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         means = expected[None] + gain * miss[None]
         own = scales.own_variance * jnp.where(seen[None], noise[None] / pooled, 1.0)
         # Of what contexts say of v, the noise goes away with more of them and the bias stays.
-        kept = jnp.where(is_shown, jnp.sqrt(scales.bias**2 * rounds * trust), 1.0)
+        kept = jnp.where(is_shown, jnp.sqrt(scales.bias * rounds * trust), 1.0)
         lasting = half @ (kept[i] * covariance * kept[j])
         soundness = jnp.where(jnp.arange(2)[:, None] == 0, 1 - changed, changed)
         return _Posterior(log_evidence, soundness, means, 1 - gain, own, factor, variance, lasting, expected)
 
-    def _evidence_of_contexts(self, scales: _Scales, state: Evidence) -> Float[Array, ""]:
+    def _evidence_of_contexts(
+        self, scales: _Scales, state: Evidence, context_noise: Float[Array, ""]
+    ) -> Float[Array, ""]:
         n, count = self.model.encoded_dim, jnp.maximum(state.rounds, 1)
-        variance = scales.wider / self.prior_precision[:n] + scales.bias**2 + 1 / count
+        variance = scales.wider / self.prior_precision[:n] + scales.bias + context_noise / count
         mean = self.shown(state)[:n] / count
         return -0.5 * jnp.sum(jnp.log(variance) + mean**2 / variance) * (state.rounds > 0)
 

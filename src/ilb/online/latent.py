@@ -20,6 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from ilb.errors import DecisionError
@@ -132,7 +133,13 @@ class AbstractLatentBelief(AbstractBelief):
 
     def observe(self, state: Evidence, context: Context) -> Evidence:
         """Encode the context and count it (Alg. 1, line 3); what was before fades, if the model says so."""
-        return state.fade(self.model.noise.memory).add_encoding(self.model.encoder(context))
+        encoding = self.model.encoder(context)
+        return state.fade(self.model.noise.memory).add_encoding(encoding, self.square(encoding))
+
+    def square(self, encoding: Float[Array, " n"]) -> ArrayLike:
+        """Give what is added up to know how noisy the contexts of an instance are; most beliefs do not ask."""
+        del encoding
+        return 0.0
 
     def learn(self, state: Evidence, step: Step) -> Evidence:
         return state.add_reward(step if self.model.moment is None else self.model.moment.taken_off(step))

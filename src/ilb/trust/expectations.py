@@ -70,7 +70,7 @@ def gather(belief: CalibratedBelief, logs: Logs) -> Evidence:
     seen = np.bincount(logs.instance, weight, logs.instances)
     parts = map(as_float32, (seen, shown, pulls, sums, logs.lengths))
     rounds, encoding_sum, rewarded, reward_sum, elapsed = parts
-    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed)
+    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed, jnp.zeros_like(rounds))
 
 
 @eqx.filter_jit
