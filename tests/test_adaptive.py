@@ -161,7 +161,9 @@ def condition(
     to_rewards = np.concatenate([theta, np.zeros((ACTIONS, SHOWN)), np.eye(ACTIONS)], axis=1)
     design = np.concatenate([*([contexts] * len(past.encodings)), to_rewards[past.actions]])
     observed = np.concatenate([past.encodings.ravel(), past.rewards - intercept[past.actions]])
-    noise = np.concatenate([np.full(past.encodings.size, context_noise), np.asarray(model.noise.reward_variance)[past.actions]])
+    noise = np.concatenate(
+        [np.full(past.encodings.size, context_noise), np.asarray(model.noise.reward_variance)[past.actions]]
+    )
     total = design @ prior @ design.T + np.diag(noise)
     gain = prior @ design.T @ np.linalg.inv(total)
     covariance = to_rewards @ (prior - gain @ design @ prior) @ to_rewards.T

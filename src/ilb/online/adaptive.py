@@ -2,7 +2,8 @@ r"""The adaptive belief: hypotheses on how wrong the model is for this person, w
 
 Under a hypothesis $h = (\kappa, \beta, \tau, \gamma)$, in the basis of `Calibration` (noise of one encoding is one):
 
-$$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, \lambda^2 I / t), \quad b \sim N(0, \beta_\lambda^2 I), \quad
+$$v \sim N(0, \kappa S), \quad \bar e_t \mid v \sim N(v + b, \lambda^2 I / t), \quad
+  b \sim N(0, \beta_\lambda^2 I), \quad
   \bar r_a \mid v \sim N(\gamma \theta_{a,z}^\top z + \theta_{a,u}^\top u + c_a + \delta_a, \sigma_a^2 / N_a), \quad
   \delta_a \sim (1 - \epsilon) N(0, \omega_a + \tau^2 \rho^2) + \epsilon N(0, \omega_a + (\tau^2 + \Delta^2) \rho^2)$$
 
@@ -162,7 +163,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         return self._under_each(state).log_evidence
 
     def context_noise(self, state: Evidence) -> Float[Array, ""]:
-        r"""Give $\lambda^2$: the variance of this person's contexts around their state, in units of that in the logs."""
+        r"""Give $\lambda^2$: the variance of a person's contexts around their state, in units of that in the logs."""
         rounds = jnp.maximum(state.rounds, 1)
         mean_square = jnp.sum(self.counted * self.shown(state)[: len(self.counted)] ** 2) / rounds
         apart = jnp.maximum(state.square_sum - mean_square, 0.0)

@@ -68,9 +68,9 @@ def gather(belief: CalibratedBelief, logs: Logs) -> Evidence:
     shown = np.zeros((logs.instances, encodings.shape[1]))
     np.add.at(shown, logs.instance, weight[:, None] * encodings)
     seen = np.bincount(logs.instance, weight, logs.instances)
-    parts = map(as_float32, (seen, shown, pulls, sums, logs.lengths))
-    rounds, encoding_sum, rewarded, reward_sum, elapsed = parts
-    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed, jnp.zeros_like(rounds))
+    parts = map(as_float32, (seen, shown, pulls, sums, logs.lengths, np.zeros_like(seen)))
+    rounds, encoding_sum, rewarded, reward_sum, elapsed, square_sum = parts
+    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed, square_sum)
 
 
 @eqx.filter_jit
