@@ -439,6 +439,23 @@ def test_a_person_from_elsewhere_is_noticed_and_told(small_world: SyntheticWorld
     assert "does not fit" not in at_home.reason
 
 
+def test_contexts_that_scatter_more_than_those_of_the_logs_are_told_of(
+    small_world: SyntheticWorld, small_model: LatentModel
+) -> None:
+    usual, noisy = (LiveBandit.on(small_model).start(name) for name in ("usual", "noisy"))
+    instance, rng = small_world.sample_instance(jr.key(4)), np.random.default_rng(0)
+    for number in range(30):
+        row = np.asarray(small_world.emit(jr.key(number), instance))
+        other = row + 3 * rng.normal(size=row.shape)
+        at_home, abroad = (
+            person.decide({f"x{i + 1}": float(x) for i, x in enumerate(contexts)})
+            for person, contexts in ((usual, row), (noisy, other))
+        )
+    assert "scatter" not in at_home.reason
+    said = abroad.reason.split("the contexts of this person scatter ")[1]
+    assert float(said.split(" times as widely")[0]) > 1.5
+
+
 def test_an_action_that_is_not_what_the_logs_say_is_named(
     small_world: SyntheticWorld, small_model: LatentModel
 ) -> None:

@@ -17,6 +17,9 @@ from ilb.online.policy import Outlook
 DOUBTFUL = 0.5
 """The probability from which a doubt is put into words."""
 
+NOISY = 1.5
+"""How many times as widely as in the logs contexts must scatter for a remark."""
+
 BISECTIONS = 40
 
 
@@ -115,7 +118,7 @@ def explain(
         dict(zip(labels, std, strict=True)),
         dict(zip(labels, best, strict=True)),
         dict(zip(labels, propensity, strict=True)),
-        "; ".join([reason, *_doubts_in_words(labels, says, np.asarray(outlook.hypotheses), doubts)]),
+        "; ".join([reason, *_doubts_in_words(labels, says, outlook)]),
         dict(zip(labels, doubts, strict=True)),
         float(1 - outlook.hypotheses[0]),
         outlook,
@@ -125,16 +128,17 @@ def explain(
 def _doubts_in_words(
     labels: Sequence[Hashable],
     says: Sequence[str],
-    hypotheses: Float[np.ndarray, " H"],
-    doubts: Sequence[float],
+    outlook: Outlook,
 ) -> list[str]:
-    words = []
+    words, hypotheses = [], np.asarray(outlook.hypotheses)
     likeliest = int(np.argmax(hypotheses))
     if likeliest and 1 - hypotheses[0] > DOUBTFUL:
         words.append(f"the model does not fit this person (probability {1 - hypotheses[0]:.2f}): {says[likeliest]}")
-    changed = [f"{labels[a]!r} ({doubt:.2f})" for a, doubt in enumerate(doubts) if doubt > DOUBTFUL]
+    changed = [f"{labels[a]!r} ({doubt:.2f})" for a, doubt in enumerate(outlook.doubts.tolist()) if doubt > DOUBTFUL]
     if changed:
         words.append(f"rewards here are not what the logs say of {', '.join(changed)}")
+    if (scatter := math.sqrt(float(outlook.context_noise))) > NOISY:
+        words.append(f"the contexts of this person scatter {scatter:.1f} times as widely as in the logs")
     return words
 
 

@@ -145,7 +145,8 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         return jnp.sum(self.counted * self.to_basis(encoding) ** 2)
 
     def believe(self, state: Evidence) -> MixedRewards:
-        posterior = self._under_each(state)
+        context_noise = self.context_noise(state)
+        posterior = self._under_each(state, context_noise)
         hypotheses = jax.nn.softmax(self.log_prior + posterior.log_evidence)
         return MixedRewards(
             hypotheses,
@@ -156,11 +157,12 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             state.rounds,
             state.elapsed,
             1 / (1 - self.model.noise.memory),
+            context_noise,
         )
 
     def log_evidence(self, state: Evidence) -> Float[Array, " H"]:
         """Say how well each hypothesis explains what was seen, in nats, up to a constant."""
-        return self._under_each(state).log_evidence
+        return self._under_each(state, self.context_noise(state)).log_evidence
 
     def context_noise(self, state: Evidence) -> Float[Array, ""]:
         r"""Give $\lambda^2$: the variance of a person's contexts around their state, in units of that in the logs."""
@@ -169,10 +171,9 @@ class AdaptiveBelief(AbstractMeasuredBelief):
         apart = jnp.maximum(state.square_sum - mean_square, 0.0)
         return (1 + self.doubt * apart) / (1 + self.doubt * (rounds - 1) * jnp.sum(self.counted))
 
-    def _under_each(self, state: Evidence) -> _Posterior:
-        noise = self.context_noise(state)
-        bias = noise * self.scales.bias + LASTING * jnp.maximum(noise - 1, 0.0)
-        return jax.vmap(lambda scales: self._under(scales, state, noise))(self.scales._replace(bias=bias))
+    def _under_each(self, state: Evidence, context_noise: Float[Array, ""]) -> _Posterior:
+        bias = context_noise * self.scales.bias + LASTING * jnp.maximum(context_noise - 1, 0.0)
+        return jax.vmap(lambda scales: self._under(scales, state, context_noise))(self.scales._replace(bias=bias))
 
     def _under(self, scales: _Scales, state: Evidence, context_noise: Float[Array, ""]) -> _Posterior:
         """Infer v, own effects and which actions have changed, under one hypothesis."""

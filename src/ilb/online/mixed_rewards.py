@@ -33,7 +33,8 @@ class MixedRewards(AbstractRewards):
     whose precision has the factor `factor`, is off by, plus an own effect with variance `own_variance`; without own
     effects it would be `explained`. `variance` is that of what the state explains, and `lasting` the part of it that
     contexts to come will not tell. An own effect beyond `noticeable` makes an action doubtful. Of the `elapsed` rounds,
-    as many as `rounds` still count, and what is learned now will count for `lifetime` rounds.
+    as many as `rounds` still count, and what is learned now will count for `lifetime` rounds. `context_noise` is how
+    noisy contexts are beside those of the logs.
     """
 
     hypotheses: Float[Array, " H"]
@@ -51,6 +52,7 @@ class MixedRewards(AbstractRewards):
     rounds: Float[Array, ""]
     elapsed: Float[Array, ""]
     lifetime: Float[Array, ""]
+    context_noise: Float[Array, ""]
 
     def mean(self) -> Values:
         return self._average(self.means)
@@ -84,6 +86,7 @@ class MixedRewards(AbstractRewards):
             jnp.sqrt(self._variances()).reshape(rows),
             self.hypotheses,
             self._average(self._noticed()),
+            self.context_noise,
         )
 
     def worth_trying(self, allowed: Allowed, horizon: Float[Array, ""]) -> Values:

@@ -59,14 +59,16 @@ class AbstractRewards(eqx.Module):
     def outlook(self) -> Outlook:
         """Take the belief apart into normal distributions: here, into one for each action."""
         mean, std = self.mean(), self.std()
-        return Outlook(jnp.ones((1, len(mean))), mean[None], std[None], jnp.ones(1), jnp.zeros_like(mean))
+        usual = jnp.ones((), mean.dtype)
+        return Outlook(jnp.ones((1, len(mean))), mean[None], std[None], jnp.ones(1), jnp.zeros_like(mean), usual)
 
 
 class Outlook(NamedTuple):
     """A belief about each action's expected reward as a mixture of M normal distributions, for reports.
 
     `hypotheses` are the probabilities of what the mixture is over, that the model is right coming first, and `doubts`
-    those that an action is not what the logs say.
+    those that an action is not what the logs say. `context_noise` is the variance of this person's contexts around
+    their state, in units of that in the logs.
     """
 
     weights: Float[Array, "M K"]
@@ -74,6 +76,7 @@ class Outlook(NamedTuple):
     stds: Float[Array, "M K"]
     hypotheses: Float[Array, " H"]
     doubts: Float[Array, " K"]
+    context_noise: Float[Array, ""]
 
 
 class IndependentRewards(AbstractRewards):
