@@ -420,6 +420,26 @@ def test_actions_that_vary_alike_by_chance_leave_room_for_own_effects() -> None:
     assert fitted.reward_variance.mean() == pytest.approx(1, rel=0.15)
 
 
+@pytest.mark.parametrize("own", [0.0, 0.05, 0.5])
+def test_the_variance_of_own_effects_is_that_of_the_likelihood_even_where_there_are_none(own: float) -> None:
+    """Cells of mean zero with a known variance of noise: the likelihood of the cells' means has one parameter."""
+    rng = np.random.default_rng(5)
+    people, actions, repeats = 300, 4, 6
+    person, action, _ = np.indices((people, actions, repeats)).reshape(3, -1)
+    reward = own * rng.normal(size=(people, actions))[person, action] + rng.normal(size=len(person))
+    nothing = np.zeros((len(person), 0))
+    encodings = [np.zeros((actions * repeats, 0))] * people
+    table = Table(person, action, reward, nothing, actions, encodings, np.zeros((0, 0)))
+    found = fit_person_model(table.sums, hidden=0)
+    means = reward.reshape(people, actions, repeats).mean(axis=2)
+    means -= means.mean(axis=0)
+    noise = found.reward_variance.mean() / repeats
+    total = np.sum(means**2) / (people - 1) / actions  # the best variance of a mean, which is noise and own effects
+    assert found.own_variance == pytest.approx(max(total - noise, 0), rel=0.05, abs=1e-3)
+    patient = fit_person_model(table.sums, hidden=0, steps=3000, tolerance=1e-12)
+    assert found.own_variance == pytest.approx(patient.own_variance, rel=0.02, abs=2e-4)
+
+
 def test_a_table_without_any_repeat_still_leaves_room_for_own_effects() -> None:
     mean = averages([recover(seed, 300, 4, 6, blur=0.3, repeats=False) for seed in range(4)])
     assert mean.reward_variance + mean.own_variance == pytest.approx(NOISE + OWN, rel=0.1)

@@ -16,7 +16,8 @@ on mean encodings as T grows, with the errors of these means accounted for where
 
 All is Gaussian, so EM needs only sums over (person, action) cells. People and coefficients are taken as independent
 given the rewards (variational Bayes), $\delta$ and the hierarchy of coefficients are integrated out exactly, and every
-step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood. Two
+step raises one lower bound of the log-likelihood. When coefficients are known, that bound is the log-likelihood.
+$\tau$, too, is found with $\delta$ integrated out: knowing $\delta$, EM would take forever where there is none. Two
 things are no steps of EM and may lower it a little on tables of a few rows: variances of actions lean on the pooled
 one, and the vague prior of a shared level is not rescaled with u.
 
@@ -45,6 +46,12 @@ VAGUE = 1e-3
 
 LEAST_POOLED_ROWS = 10
 """Least weight, in rows, of the pooled reward variance in the variance of one action."""
+
+LEAST_OWN = 1e-5
+"""The least variance of own effects, in units of that of noise."""
+
+SCORINGS = 2
+"""Steps towards the variance of own effects, for each one of everything else."""
 
 LEAST_LEFT = 0.01
 """The least share of a variance of coefficients that a leap leaves."""
@@ -414,14 +421,37 @@ class _Estimator:
         self._score_variances(square, unknown)
         pooled = square.sum() / self.total.sum()
         equal = np.isinf(self.pooled_rows)
-        if self.tau and equal:
-            self.tau = float(np.mean(own**2 + gain**2 * doubt + left))
         share = self.total / (self.total + self.pooled_rows)
         self.sigma = np.maximum(pooled + share * (square / np.maximum(self.total, 1) - pooled), 1e-8)
+        if self.tau and equal:
+            missed = ((sums.reward_sum - of_moment) / sums.rows - of_person) ** 2 + doubt
+            self.tau = self._own_variance(missed)
         if self.tau and equal and self.sizes[-1] == 1:
             whole = self.sigma.mean() + self.tau
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
             self.tau = UNTOLD_SHARE * whole
+
+    def _own_variance(self, missed: Float[np.ndarray, " cells"]) -> float:
+        r"""Find the variance of own effects, given what cells miss on average: $\tau + \sigma_a^2 / N$ in expectation.
+
+        By Fisher's scoring with own effects integrated out, as far as it raises the bound: a step of EM, which knows
+        them, goes a share $\tau^2$ of the way, and never arrives where there are none.
+        """
+        noise = self.sigma[self.sums.action] / self.sums.rows
+
+        def height(tau: float) -> float:
+            return float(-np.sum(np.log(tau + noise) + missed / (tau + noise)))
+
+        least = LEAST_OWN * float(self.sigma.mean())
+        tau = max(self.tau, least)
+        for _ in range(SCORINGS):
+            weight = (tau + noise) ** -2
+            step = float(weight @ (missed - tau - noise) / weight.sum())
+            now = height(tau)
+            while abs(step) > 1e-3 * tau and height(max(tau + step, least)) < now:
+                step /= 2
+            tau = max(tau + step, least)
+        return tau
 
     def _score_variances(self, square: Float[np.ndarray, " K"], unknown: Float[np.ndarray, " cells"]) -> None:
         r"""Take the gradient of the log-likelihood by each $\log \sigma_a^2$, and its variance if $\sigma_a^2$ is true.
