@@ -5,8 +5,7 @@ it did not. Let it play action a at some time with probability p_a where nothing
 the gap g_a of the action there. Where a became better by D it loses D - g_a in every round before, so in T rounds at
 least (1 - p_a) T (D - g_a) if that is positive. Averaged over which action it is, the least of the second for so much
 of the first is a knapsack: actions are worth trying in the order of (D - g_a) / g_a. The bound grants that one play
-tells all, that all plays come at once, that T and D are known, and that nothing is lost where nothing has changed but
-by trying: no policy comes near it, for the true model alone loses 4 there before it knows the person.
+tells all, that all plays come at once, and that T and D are known.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ilb.models.hypotheses import HYPOTHESES, Hypothesis
 from ilb.models.latent import LatentModel, LinearReward, NoiseLevels
 from ilb.networks import IdentityEncoder, NoEncoder
 from ilb.offline.misfits import log_likelihoods
-from ilb.online.adaptive import CHANGE, LASTING, AdaptiveBelief, adaptive
+from ilb.online.adaptive import CHANGE, LASTING, LEAST_NOISE, AdaptiveBelief, adaptive
 from ilb.online.arms import ArmBelief
 from ilb.online.latent import AbstractMeasuredBelief, CalibratedBelief
 from ilb.online.mixed_rewards import MixedRewards
@@ -103,7 +103,7 @@ def moments(rewards: AbstractRewards) -> tuple[np.ndarray, np.ndarray]:
 def sure_of_actions(belief: AdaptiveBelief, change_probability: float = 0.0) -> AdaptiveBelief:
     """Take away the doubts about each action, and about the noise of contexts."""
     doubts = jnp.asarray(change_probability), jnp.asarray(0.0)
-    return eqx.tree_at(lambda b: (b.change_probability, b.doubt), belief, doubts)
+    return eqx.tree_at(lambda b: (b.change_probability, b.noise_doubt), belief, doubts)
 
 
 class Conditioned(NamedTuple):
@@ -155,7 +155,7 @@ def condition(
         + CHANGE**2 * rho * np.isin(range(ACTIONS), changed)
     )
     state = hypothesis.wider * population
-    prior = np.diag(np.concatenate([state, np.full(SHOWN, context_noise * hypothesis.bias**2 + lasting), own]))
+    prior = np.diag(np.concatenate([state, np.full(SHOWN, max(context_noise, 1) * hypothesis.bias**2 + lasting), own]))
     contexts = np.zeros((SHOWN, dim + SHOWN + ACTIONS))
     contexts[:, :SHOWN] = contexts[:, dim : dim + SHOWN] = np.eye(SHOWN)
     to_rewards = np.concatenate([theta, np.zeros((ACTIONS, SHOWN)), np.eye(ACTIONS)], axis=1)
@@ -229,7 +229,7 @@ def test_hypotheses_are_weighed_by_their_likelihood(model: LatentModel, past: Pa
     np.testing.assert_allclose(believed(belief, past).hypotheses, softmax(np.log(prior) + likelihoods), atol=1e-3)
 
 
-@pytest.mark.parametrize("times", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("times", [0.1, 0.7, 1.0, 4.0])
 def test_contexts_that_scatter_more_or_less_than_those_of_the_logs_count_for_less_or_more(
     times: float, model: LatentModel, past: Past
 ) -> None:
@@ -237,10 +237,10 @@ def test_contexts_that_scatter_more_or_less_than_those_of_the_logs_count_for_les
     doubt, mean = 0.2, past.encodings.mean(axis=0)
     other = past._replace(encodings=mean + times * (past.encodings - mean))
     apart = np.sum((other.encodings - mean) ** 2)
-    noise = (1 / doubt + apart) / (1 / doubt + SHOWN * (ROUNDS - 1))
+    noise = max((1 / doubt + apart) / (1 / doubt + SHOWN * (ROUNDS - 1)), LEAST_NOISE)
     for hypothesis in (HYPOTHESES[0], HYPOTHESES[3]):
         alone = (hypothesis._replace(says="this alone"),)
-        belief = eqx.tree_at(lambda b: b.doubt, sure_of_actions(AdaptiveBelief(model, hypotheses=alone)), doubt)
+        belief = eqx.tree_at(lambda b: b.noise_doubt, sure_of_actions(AdaptiveBelief(model, hypotheses=alone)), doubt)
         assert float(compiled(belief.context_noise, seen_by(belief, other))) == pytest.approx(noise, rel=1e-4)
         expected = condition(model, other, hypothesis, (), noise, LASTING * max(noise - 1, 0))
         found = moments(believed(belief, other))
@@ -248,6 +248,24 @@ def test_contexts_that_scatter_more_or_less_than_those_of_the_logs_count_for_les
     with_doubt, calibrated = AdaptiveBelief(model, doubt=0.0), CalibratedBelief(model)
     trusting = compiled(calibrated.believe, seen_by(calibrated, other))
     np.testing.assert_allclose(moments(believed(with_doubt, other)), moments(trusting), atol=1e-5)
+
+
+def test_the_scatter_of_contexts_is_right_far_from_all_others_and_in_any_order(past: Past) -> None:
+    belief = AdaptiveBelief(model_with(0))
+    rng = np.random.default_rng(0)
+    near = rng.normal(size=(500, SHOWN))
+    rows = np.zeros(500, np.int32), np.zeros(500)
+    expected = np.sum((near - near.mean(axis=0)) ** 2)
+    for encodings in (near, near[::-1], near + 1e4):
+        found = float(seen_by(belief, Past(encodings, *rows)).scatter)
+        assert found == pytest.approx(expected, rel=1e-2)
+
+
+def test_contexts_that_were_copied_count_for_little_more_than_contexts(past: Past) -> None:
+    belief = AdaptiveBelief(model_with(0))
+    copied = past._replace(encodings=np.repeat(past.encodings[:1], ROUNDS, axis=0))
+    assert float(seen_by(belief, copied).scatter) == pytest.approx(0, abs=1e-9)
+    assert float(compiled(belief.context_noise, seen_by(belief, copied))) >= LEAST_NOISE
 
 
 def test_noise_is_not_measured_where_people_move_or_columns_never_change(past: Past) -> None:

@@ -259,12 +259,15 @@ def test_a_negative_count_is_refused_at_the_decision_even_with_its_checksum_righ
         restored.decide(VISIT)
 
 
-def test_a_person_saved_by_an_earlier_version_is_refused_with_what_to_do(small_model: LatentModel) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_person_saved_by_an_earlier_version_is_refused_with_what_to_do(
+    version: int, small_model: LatentModel
+) -> None:
     bandit = LiveBandit.on(small_model)
     tree = json.loads(bandit.start("anna").to_json())
     del tree["checksum"]
     with pytest.raises(DecisionError, match="Start the instance anew and tell it its history"):
-        bandit.restore(json.dumps({**tree, "format_version": 1}))
+        bandit.restore(json.dumps({**tree, "format_version": version}))
 
 
 # Slips

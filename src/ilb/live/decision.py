@@ -53,6 +53,11 @@ class Decision:
         """The probability with which this action was chosen."""
         return self.propensities[self.action]
 
+    @property
+    def has_noisy_contexts(self) -> bool:
+        """Whether the contexts of this person scatter much more widely than those of the logs."""
+        return self._outlook is not None and self._outlook.context_scatter > NOISY
+
     def interval(self, level: float = 0.95) -> dict[Hashable, tuple[float, float]]:
         """Say between what bounds the expected reward of each action is believed to be, with this probability."""
         if not 0 < level < 1:
@@ -137,7 +142,7 @@ def _doubts_in_words(
     changed = [f"{labels[a]!r} ({doubt:.2f})" for a, doubt in enumerate(outlook.doubts.tolist()) if doubt > DOUBTFUL]
     if changed:
         words.append(f"rewards here are not what the logs say of {', '.join(changed)}")
-    if (scatter := math.sqrt(float(outlook.context_noise))) > NOISY:
+    if (scatter := outlook.context_scatter) > NOISY:
         words.append(f"the contexts of this person scatter {scatter:.1f} times as widely as in the logs")
     return words
 

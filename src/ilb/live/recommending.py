@@ -172,7 +172,7 @@ def _rounds_to_settle(
     mask: Bool[np.ndarray, "people K"],
     histories: Histories,
 ) -> list[float | None]:
-    """Say when each choice is settled; nothing is said where the model does not fit the person."""
+    """Say when each choice is settled; nothing is said where the model, or its noise, does not fit the person."""
     expected = np.array([list(decision.expected_reward.values()) for decision in decisions])
     rounds = None
     if settling is not None:
@@ -181,7 +181,7 @@ def _rounds_to_settle(
     for person, decision in enumerate(decisions):
         if max(decision.probability_best.values()) >= SETTLED:
             found.append(0.0)
-        elif rounds is None or decision.misfit > DOUBTFUL:
+        elif rounds is None or decision.misfit > DOUBTFUL or decision.has_noisy_contexts:
             found.append(None)
         else:
             found.append(float(rounds[person]))

@@ -16,8 +16,8 @@ from ilb.logs.labels import decode_label, encode_label
 from ilb.logs.messages import brief, one_line
 
 FORMAT = "ilb-live-instance"
-FORMAT_VERSION = 2
-"""Version 1 kept other sums, told fewer policies apart and had no checksum."""
+FORMAT_VERSION = 3
+"""Version 1 kept other sums, told fewer policies apart and had no checksum; 2 kept no scatter of contexts."""
 MOST_ROUNDS = 2**32
 """The number of a decision is folded into its key as 32 bits."""
 
@@ -77,7 +77,7 @@ def read_memory(bound: BoundPolicy, text: str) -> Memory:
         kind, version = stored["format"], stored["format_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DecisionError(f"this is not a saved instance: {error}. Give the text that `to_json` returned.") from error
-    if kind == FORMAT and version == 1:
+    if kind == FORMAT and type(version) is int and 1 <= version < FORMAT_VERSION:
         raise DecisionError(
             "the instance was saved by an earlier version of identifiable-latent-bandits, whose sums mean something "
             "else. Start the instance anew and tell it its history: decide for each context, then learn what was done."

@@ -98,7 +98,9 @@ def _moving(
     steps = np.delete(np.diff(residuals, axis=0), starts[1:-1] - 1, axis=0)
     if not len(steps):
         return np.zeros_like(within)
-    shares, _, back = canonical_basis(within, within - steps.T @ steps / (2 * len(steps)))
+    # Not from `within` itself, which is a little more than residuals show: that is no change.
+    slowly = residuals.T @ residuals / max(len(steps), 1) - steps.T @ steps / (2 * len(steps))
+    shares, _, back = canonical_basis(within, slowly)
     return np.asarray(back * np.clip(shares, 0.0, MOST_MOVING) @ back.T)
 
 

@@ -1,7 +1,8 @@
 r"""How often a model is wrong for people whom it has not seen, and how: weights of the hypotheses of `ilb.models`.
 
 Given a hypothesis, all that a person showed is Gaussian, in closed form on the sums that a live person keeps. So the
-weights are those of a mixture, found by EM on people who were held out.
+weights are those of a mixture, found by EM on people who were held out. Contexts count here as noisy as in the logs, of
+which these people are a part; a live person's are measured.
 """
 
 from __future__ import annotations

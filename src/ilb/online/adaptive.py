@@ -13,9 +13,10 @@ explained, $\theta_{a,z}^\top S \theta_{a,z}$), and the spread $\rho$ of what is
 person. Bias and own effects are integrated out, so everything is a function of the sums of `Evidence`.
 
 How noisy the contexts of this person are beside those of the logs, $\lambda^2$, is read off how far their encodings are
-from each other, as if 1 / doubt numbers had been seen before that vary as in the logs. Bias is in units of this noise,
-and contexts that are noisier than those of the logs mislead, too: $\beta_\lambda^2 = \lambda^2 \beta^2 +
-\ell (\lambda^2 - 1)_+$.
+from each other (in the coordinates `COUNTED`; it is taken to hold in all), as if 1 / doubt numbers had been seen before
+that vary as in the logs. Contexts that repeat themselves may have been copied: $\lambda^2$ is no less than
+`LEAST_NOISE`. Bias is in units of this noise if that is larger than in the logs, and contexts that are noisier mislead,
+too: $\beta_\lambda^2 = \max(\lambda^2, 1) \beta^2 + \ell (\lambda^2 - 1)_+$.
 
 Whether an action has changed ($\epsilon$) is judged for each action against what all else says of it, with the others'
 judgements held fixed (`PASSES` times).
@@ -64,6 +65,9 @@ CHANGED = 1 / 20
 LASTING = 0.03
 r"""$\ell$: how much of the variance that contexts have beyond those of the logs lasts, and misleads."""
 
+LEAST_NOISE = 0.25
+"""The least variance of contexts, in units of that in the logs: no context counts for more than four of the logs."""
+
 COUNTED = (0.01, 100.0)
 """Noise is measured in coordinates where people vary, in units of it, by a variance in between.
 
@@ -104,7 +108,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     twentieth of `doubt` is the probability that a single action is not what the logs say.
     """
 
-    doubt: Float[Array, ""]
+    noise_doubt: Float[Array, ""]
     counted: Float[Array, " n"]
     log_prior: Float[Array, " H"]
     change_probability: Float[Array, ""]
@@ -124,7 +128,7 @@ class AdaptiveBelief(AbstractMeasuredBelief):
             self.log_prior = as_float32(np.log(prior))
         self.change_probability = as_float32(CHANGED * doubt)
         # Where states move, what moves would pass for noise.
-        self.doubt = as_float32(doubt if float(model.noise.memory) == 1 else 0.0)
+        self.noise_doubt = as_float32(doubt if float(model.noise.memory) == 1 else 0.0)
         numbers = Calibration.of(model, linear_reward(model))
         population = 1 / numbers.prior_precision[: model.encoded_dim]
         self.counted = as_float32((population > COUNTED[0]) & (population < COUNTED[1]))
@@ -141,8 +145,10 @@ class AdaptiveBelief(AbstractMeasuredBelief):
     def says(self) -> tuple[str, ...]:
         return self._says
 
-    def square(self, encoding: Float[Array, " n"]) -> Float[Array, ""]:
-        return jnp.sum(self.counted * self.to_basis(encoding) ** 2)
+    def scatter(self, state: Evidence, encoding: Float[Array, " n"]) -> Float[Array, ""]:
+        # Around the mean so far, so that nothing cancels for people who are far from all others.
+        apart = (encoding - state.encoding_sum / jnp.maximum(state.rounds, 1)) @ self.to_basis.matrix
+        return state.rounds / (state.rounds + 1) * jnp.sum(self.counted * apart**2)
 
     def believe(self, state: Evidence) -> MixedRewards:
         context_noise = self.context_noise(state)
@@ -166,13 +172,13 @@ class AdaptiveBelief(AbstractMeasuredBelief):
 
     def context_noise(self, state: Evidence) -> Float[Array, ""]:
         r"""Give $\lambda^2$: the variance of a person's contexts around their state, in units of that in the logs."""
-        rounds = jnp.maximum(state.rounds, 1)
-        mean_square = jnp.sum(self.counted * self.shown(state)[: len(self.counted)] ** 2) / rounds
-        apart = jnp.maximum(state.square_sum - mean_square, 0.0)
-        return (1 + self.doubt * apart) / (1 + self.doubt * (rounds - 1) * jnp.sum(self.counted))
+        freedom = jnp.maximum(state.rounds - 1, 0.0) * jnp.sum(self.counted)
+        noise = (1 + self.noise_doubt * state.scatter) / (1 + self.noise_doubt * freedom)
+        return jnp.maximum(noise, LEAST_NOISE)
 
     def _under_each(self, state: Evidence, context_noise: Float[Array, ""]) -> _Posterior:
-        bias = context_noise * self.scales.bias + LASTING * jnp.maximum(context_noise - 1, 0.0)
+        excess = jnp.maximum(context_noise - 1, 0.0)
+        bias = (1 + excess) * self.scales.bias + LASTING * excess
         return jax.vmap(lambda scales: self._under(scales, state, context_noise))(self.scales._replace(bias=bias))
 
     def _under(self, scales: _Scales, state: Evidence, context_noise: Float[Array, ""]) -> _Posterior:

@@ -52,34 +52,34 @@ class Evidence(NamedTuple):
 
     `encoding_sum` is $\sum_s f(x_s)$, so $\hat z_t$ of Alg. 1, line 3 is `encoding_sum / rounds`; `rewards` is all that
     eq. loss needs. If what was fades, `rounds` and `pulls` are sums of weights; `elapsed` counts all rounds that were.
-    `square_sum` is $\sum_s |f(x_s)|^2$ in the units of a belief that asks how noisy the contexts are, and else 0.
+    `scatter` is $\sum_s |f(x_s) - \hat z_t|^2$ in the units of a belief that asks how noisy contexts are, and else 0.
     """
 
     rounds: Float[Array, ""]
     encoding_sum: Float[Array, " n"]
     rewards: RewardSums
     elapsed: Float[Array, ""]
-    square_sum: Float[Array, ""]
+    scatter: Float[Array, ""]
 
     @staticmethod
     def none(latent_dim: int, actions: int) -> Evidence:
         """Start with nothing."""
         sums = as_real(np.zeros(latent_dim)), RewardSums.none(actions)
-        return Evidence(as_real(0), *sums, elapsed=as_real(0), square_sum=as_real(0))
+        return Evidence(as_real(0), *sums, elapsed=as_real(0), scatter=as_real(0))
 
     def fade(self, memory: Float[Array, ""]) -> Evidence:
         """Let all that was count for so much of what it did."""
         rewards = RewardSums(memory * self.rewards.pulls, memory * self.rewards.reward_sum)
         sums = memory * self.rounds, memory * self.encoding_sum
-        return Evidence(*sums, rewards, self.elapsed, memory * self.square_sum)
+        return Evidence(*sums, rewards, self.elapsed, memory * self.scatter)
 
-    def add_encoding(self, encoding: Float[Array, " n"], square: ArrayLike = 0.0) -> Evidence:
-        """Count a round and its encoding."""
+    def add_encoding(self, encoding: Float[Array, " n"], scatter: ArrayLike = 0.0) -> Evidence:
+        """Count a round and its encoding, and what it adds to the scatter."""
         return self._replace(
             rounds=self.rounds + 1,
             encoding_sum=self.encoding_sum + encoding,
             elapsed=self.elapsed + 1,
-            square_sum=self.square_sum + square,
+            scatter=self.scatter + scatter,
         )
 
     def add_reward(self, step: Step) -> Evidence:

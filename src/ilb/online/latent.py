@@ -133,12 +133,12 @@ class AbstractLatentBelief(AbstractBelief):
 
     def observe(self, state: Evidence, context: Context) -> Evidence:
         """Encode the context and count it (Alg. 1, line 3); what was before fades, if the model says so."""
-        encoding = self.model.encoder(context)
-        return state.fade(self.model.noise.memory).add_encoding(encoding, self.square(encoding))
+        state, encoding = state.fade(self.model.noise.memory), self.model.encoder(context)
+        return state.add_encoding(encoding, self.scatter(state, encoding))
 
-    def square(self, encoding: Float[Array, " n"]) -> ArrayLike:
-        """Give what is added up to know how noisy the contexts of an instance are; most beliefs do not ask."""
-        del encoding
+    def scatter(self, state: Evidence, encoding: Float[Array, " n"]) -> ArrayLike:
+        """Give what an encoding adds to the scatter of those before; most beliefs do not ask how noisy contexts are."""
+        del state, encoding
         return 0.0
 
     def learn(self, state: Evidence, step: Step) -> Evidence:

@@ -6,6 +6,7 @@ Policies and their states are pytrees, so a refitted model runs in the program t
 from __future__ import annotations
 
 import abc
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -77,6 +78,11 @@ class Outlook(NamedTuple):
     hypotheses: Float[Array, " H"]
     doubts: Float[Array, " K"]
     context_noise: Float[Array, ""]
+
+    @property
+    def context_scatter(self) -> float:
+        """How many times as widely as in the logs this person's contexts scatter."""
+        return math.sqrt(float(self.context_noise))
 
 
 class IndependentRewards(AbstractRewards):

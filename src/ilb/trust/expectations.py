@@ -69,8 +69,8 @@ def gather(belief: CalibratedBelief, logs: Logs) -> Evidence:
     np.add.at(shown, logs.instance, weight[:, None] * encodings)
     seen = np.bincount(logs.instance, weight, logs.instances)
     parts = map(as_float32, (seen, shown, pulls, sums, logs.lengths, np.zeros_like(seen)))
-    rounds, encoding_sum, rewarded, reward_sum, elapsed, square_sum = parts
-    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed, square_sum)
+    rounds, encoding_sum, rewarded, reward_sum, elapsed, scatter = parts
+    return Evidence(rounds, encoding_sum, RewardSums(rewarded, reward_sum), elapsed, scatter)
 
 
 @eqx.filter_jit
