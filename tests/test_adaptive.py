@@ -250,7 +250,7 @@ def test_contexts_that_scatter_more_or_less_than_those_of_the_logs_count_for_les
     np.testing.assert_allclose(moments(believed(with_doubt, other)), moments(trusting), atol=1e-5)
 
 
-def test_the_scatter_of_contexts_is_right_far_from_all_others_and_in_any_order(past: Past) -> None:
+def test_the_scatter_of_contexts_is_right_far_from_all_others_and_in_any_order() -> None:
     belief = AdaptiveBelief(model_with(0))
     rng = np.random.default_rng(0)
     near = rng.normal(size=(500, SHOWN))

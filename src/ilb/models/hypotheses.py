@@ -45,7 +45,7 @@ HYPOTHESES = (
 )
 """What may be; the first is what the model says, and holds without doubt.
 
-Those weigh more that cost most where they hold and are not thought of: nothing but rewards can tell them.
+Those weigh more that cost most where they hold and are not thought of.
 """
 
 

@@ -99,7 +99,7 @@ def _moving(
     if not len(steps):
         return np.zeros_like(within)
     # Not from `within` itself, which is a little more than residuals show: that is no change.
-    slowly = residuals.T @ residuals / max(len(steps), 1) - steps.T @ steps / (2 * len(steps))
+    slowly = (residuals.T @ residuals - steps.T @ steps / 2) / len(steps)
     shares, _, back = canonical_basis(within, slowly)
     return np.asarray(back * np.clip(shares, 0.0, MOST_MOVING) @ back.T)
 

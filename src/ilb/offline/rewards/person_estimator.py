@@ -409,9 +409,9 @@ class _Estimator:
         features = np.concatenate([who, self.mean_features], axis=1)
         doubt = self._coefficient_doubt(features) + self._person_doubt(people)
         gain = sums.rows * self.tau / spread
-        own = gain * ((sums.reward_sum - of_moment) / sums.rows - of_person)
+        off = (sums.reward_sum - of_moment) / sums.rows - of_person
         left = self.tau * self.sigma[action] / spread  # variance of delta once the rewards are known
-        self.levels = level = of_person + own
+        self.levels = level = of_person + gain * off
         square = sums.reward_square - 2 * np.sum(slopes * sums.moment_reward, axis=1)
         square += np.einsum("ai,aij,aj->a", slopes, sums.moment_square, slopes)
         square += self.by_action @ (sums.rows * level**2 - 2 * level * (sums.reward_sum - of_moment))
@@ -424,8 +424,7 @@ class _Estimator:
         share = self.total / (self.total + self.pooled_rows)
         self.sigma = np.maximum(pooled + share * (square / np.maximum(self.total, 1) - pooled), 1e-8)
         if self.tau and equal:
-            missed = ((sums.reward_sum - of_moment) / sums.rows - of_person) ** 2 + doubt
-            self.tau = self._own_variance(missed)
+            self.tau = self._own_variance(off**2 + doubt)
         if self.tau and equal and self.sizes[-1] == 1:
             whole = self.sigma.mean() + self.tau
             self.sigma *= (1 - UNTOLD_SHARE) * whole / self.sigma.mean()
