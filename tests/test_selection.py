@@ -315,6 +315,27 @@ def test_what_a_few_long_tails_make_as_likely_must_be_as_close_too() -> None:
     assert ModelChoice.of([simple, close, beyond], 1).candidate.name == "close"
 
 
+@pytest.mark.parametrize(("explained", "name"), [(0.2, "fine"), (3.0, "plain")])
+def test_what_nobody_would_notice_is_less_where_little_can_be_explained(explained: float, name: str) -> None:
+    people = 20_000
+    parts = np.linalg.qr(RNG(0).normal(size=(people, 3)))[0] * np.sqrt(people)  # uncorrelated, each with variance one
+    large, small, noise = parts.T
+    reward = explained * large + 0.06 * small + noise
+
+    def predicting(name: str, rank: int, mean: np.ndarray) -> Trial:
+        candidate = Candidate(name, NoEncoding(), 0, PersonRewardRecipe(), rank=rank)
+        predictions = Predictions(np.arange(people), np.arange(people), reward, mean, np.ones(people))
+        return Trial(candidate, predictions, predictions, eligible=True)
+
+    plain = predicting("plain", 0, explained * large)
+    fine = predicting("fine", 1, explained * large + 0.06 * small)
+    lead = fine.lead_over(plain)  # half of 0.06², beyond doubt
+    assert lead.value == pytest.approx(0.0018, rel=1e-3)
+    assert lead.value > 3 * lead.standard_error
+    # With an R² of 0.04 that is a twelfth of what is explained, with one of 0.9 a six-hundredth.
+    assert ModelChoice.of([plain, fine], 1).candidate.name == name
+
+
 def test_of_what_is_as_good_with_rewards_the_best_without_them_is_taken() -> None:
     rng = RNG(0)
     known, unknown = rng.normal(size=(2, 100))

@@ -29,9 +29,11 @@ MOST_LEARNED, MOST_HELD_OUT = (20_000, 3_000), (8_000, 3_000)
 FEW_PEOPLE = 40
 """With fewer people than this the sentence about a choice that is not clear says how little they tell."""
 
-NEGLIGIBLE = 0.002
-"""Differences of the log-likelihood of a reward that nobody would notice: 0.4 % of the unexplained variance."""
+NEGLIGIBLE, NEGLIGIBLE_SHARE = 0.002, 0.05
+"""Differences of the log-likelihood of a reward that nobody would notice: 0.4 % of the unexplained variance.
 
+Where little can be explained at all, that may be most of it: there, such a share of what the best explains.
+"""
 
 TINY = 1e-30
 """Less than any squared error that is not zero."""
@@ -87,6 +89,12 @@ class Trial(NamedTuple):
     def squared_error(self) -> float:
         return float(np.mean(self.predictions.squared_error))
 
+    @property
+    def negligible(self) -> float:
+        """How much log-likelihood of a reward nobody would notice beside what this candidate explains of it."""
+        explained = -0.5 * np.log1p(-np.clip(np.nan_to_num(self.r_squared), 0.0, 0.99))
+        return min(NEGLIGIBLE, NEGLIGIBLE_SHARE * float(explained))
+
     def precision_over(self, other: Trial) -> Estimate:
         """Give by how much its squared error is lower than the other's, in the units of `lead_over`.
 
@@ -133,11 +141,12 @@ class ModelChoice:
         """
         allowed = [trial for trial in trials if trial.eligible]
         best = max(allowed, key=lambda trial: trial.log_likelihood)
+        bar = best.negligible
         near = [trial for trial in allowed if _is_as_good(trial, best)]
-        near = [trial for trial in near if trial is best or all(_within(o.lead_over(trial), SURELY) for o in allowed)]
+        near = [t for t in near if t is best or all(_within(o.lead_over(t), bar, SURELY) for o in allowed)]
         closest = min(near, key=lambda trial: trial.squared_error)
-        near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial))]
-        near = [trial for trial in near if all(_within(o.lead_from_contexts_over(trial), SURELY) for o in near)]
+        near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial), bar)]
+        near = [t for t in near if all(_within(o.lead_from_contexts_over(t), bar, SURELY) for o in near)]
         chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
         return cls(chosen.candidate, tuple(trials), len(np.unique(best.predictions.person)), folds)
 
@@ -198,15 +207,15 @@ class ModelChoice:
 
 def _is_as_good(trial: Trial, best: Trial) -> bool:
     """Tell whether the log-likelihood is within one standard error of the best, or nobody would notice."""
-    return trial is best or _within(best.lead_over(trial))
+    return trial is best or _within(best.lead_over(trial), best.negligible)
 
 
 def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, 4)
 
 
-def _within(behind: Estimate, errors: float = 1.0) -> bool:
-    return np.isnan(behind.standard_error) or behind.value <= max(errors * behind.standard_error, NEGLIGIBLE)
+def _within(behind: Estimate, negligible: float, errors: float = 1.0) -> bool:
+    return np.isnan(behind.standard_error) or behind.value <= max(errors * behind.standard_error, negligible)
 
 
 class Fold(NamedTuple):
