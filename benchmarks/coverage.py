@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.measuring import RESULTS, Rows, Target, table_of_targets
-from ilb.environments import AbstractDescription, AbstractEnvironment, Adcb, Plan, Synthetic
+from ilb.environments import AbstractDescription, AbstractEnvironment, Adcb, FewTypes, Plan, Synthetic, perturb
+from ilb.environments.perturbed import AbstractPerturbation
 from ilb.logs import Logs
 from ilb.models.latent import LatentModel
 from ilb.offline.encoders.plain import NoEncoding
@@ -58,11 +59,12 @@ def _with_rare_actions(logs: Logs) -> LatentModel:
 
 @dataclass(frozen=True)
 class Setting:
-    """A world, its logs, and how the model is learned from them."""
+    """A world and what is always different in it, its logs, and how the model is learned from them."""
 
     name: str
     world: AbstractDescription = STANDARD
     plan: Plan = LOGGED
+    always: tuple[AbstractPerturbation, ...] = ()
     learn: Callable[[Logs], LatentModel] = fit
 
 
@@ -72,6 +74,7 @@ SETTINGS = (
     Setting("T = 5", plan=Plan(instances=400, length=5, test_instances=0)),
     Setting("rare actions", learn=_with_rare_actions),
     Setting("rewards only", learn=_without_encoder),
+    Setting("five types", always=(FewTypes(5),)),
     Setting("ADCB", Adcb()),
 )
 
@@ -121,7 +124,7 @@ def follow(key: PRNGKeyArray, policy: AbstractPolicy, rounds: Rounds, numbers: I
 def measure(setting: Setting, seeds: list[int], people: int) -> Believed:
     found = []
     for seed in seeds:
-        world: AbstractEnvironment = setting.world.draw(seed)
+        world: AbstractEnvironment = perturb(Stream.PERTURBATION.key(seed), setting.world.draw(seed), setting.always)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = setting.learn(setting.plan.record(seed, world).training.logs).on_raw_contexts()

@@ -15,6 +15,7 @@ from ilb.environments import AbstractEnvironment, Adcb, draw_confounded_logging,
 from ilb.environments.perturbed import (
     ContextNoise,
     DroppedContexts,
+    FewTypes,
     KeptColumns,
     NoisyContexts,
     OtherNoise,
@@ -111,6 +112,31 @@ def test_other_numbers_in_a_wrapper_do_not_compile_again() -> None:
     for number in (0.0, 1.0, 2.0):
         context(perturb(jr.key(0), WORLD, (Shift(number), ContextNoise(number))), jr.key(0))
     assert len(traces) == 1
+
+
+# Few types
+
+
+def test_everybody_is_one_of_a_few_types_which_are_equally_common() -> None:
+    few = FewTypes(3).apply(jr.key(4), WORLD)
+    people = np.asarray(jax.vmap(few.sample_instance)(jr.split(jr.key(5), DRAWS)))
+    types, counts = np.unique(people, axis=0, return_counts=True)
+    drawn = [WORLD.sample_instance(key) for key in jr.split(jr.key(4), 3)]
+    np.testing.assert_allclose(types, np.unique(np.asarray(drawn), axis=0), rtol=1e-5)
+    assert stats.chisquare(counts).pvalue > RARE
+
+
+def test_who_is_of_the_same_type_has_the_same_mean_rewards_and_other_contexts() -> None:
+    few = FewTypes(1).apply(jr.key(4), WORLD)
+    one, other = (draw(few, jr.key(seed)) for seed in (0, 1))
+    np.testing.assert_array_equal(one["mean rewards"], other["mean rewards"])
+    assert not np.allclose(one["context"], other["context"])
+    assert not np.allclose(one["rewards"], other["rewards"])
+
+
+def test_people_are_of_one_type_at_least() -> None:
+    with pytest.raises(WorldError, match="at least 1; got 0"):
+        FewTypes(0)
 
 
 # Shifted latents

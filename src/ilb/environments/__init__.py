@@ -4,7 +4,15 @@ from ilb.environments.adcb.world import Adcb, AdcbWorld
 from ilb.environments.changed_rewards import ChangedAction, IrrelevantModel, OwnEffects
 from ilb.environments.drifting import SuddenChanges, Wandering
 from ilb.environments.environment import AbstractEnvironment
-from ilb.environments.perturbed import AbstractPerturbation, ContextNoise, KeptColumns, OtherNoise, Shift, perturb
+from ilb.environments.perturbed import (
+    AbstractPerturbation,
+    ContextNoise,
+    FewTypes,
+    KeptColumns,
+    OtherNoise,
+    Shift,
+    perturb,
+)
 from ilb.environments.recording import (
     ConfoundedLogging,
     Recorded,
@@ -35,6 +43,7 @@ __all__ = [
     "ChangedAction",
     "ConfoundedLogging",
     "ContextNoise",
+    "FewTypes",
     "GaussianNoise",
     "IrrelevantModel",
     "KeptColumns",

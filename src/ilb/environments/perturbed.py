@@ -1,4 +1,4 @@
-"""Worlds that break what a model was fitted on: shifted latents, noisy contexts, dropped columns, another latent noise.
+"""Worlds that break what a model was fitted on: shifted latents, few types, noisy or dropped columns, other noise.
 
 A perturbation is a plain value, and `apply` puts it on a drawn world. Where that gives a wrapper, it passes the keys
 on: instance i of a perturbed world is instance i of the world inside it. Logging that depends on the latent state is
@@ -96,6 +96,38 @@ class ShiftedLatents(AbstractWrapper):
 
     def sample_instance(self, key: PRNGKeyArray) -> Float[Array, " n"]:
         return jnp.asarray(self.environment.sample_instance(key) + self.shift)
+
+
+@dataclass(frozen=True)
+class FewTypes(AbstractPerturbation):
+    """Let people come in so many types, each as common as the others: a latent state that is discrete.
+
+    The types are drawn from the people of the world, once for the whole of it.
+    """
+
+    types: int
+
+    def __post_init__(self) -> None:
+        if self.types < 1:
+            raise WorldError(f"types must be at least 1; got {self.types}.")
+
+    def apply(self, key: PRNGKeyArray, world: AbstractEnvironment) -> PeopleOfTypes:
+        return PeopleOfTypes(world, jax.vmap(world.sample_instance)(jr.split(key, self.types)), self.types)
+
+
+class PeopleOfTypes(AbstractWrapper):
+    """The world inside, where everybody is one of `types` instances of it, at random; contexts and rewards vary.
+
+    `oracle()` is that of the world inside: its population is the one that the types were drawn from.
+    """
+
+    environment: AbstractEnvironment
+    instances: Instance
+    types: int = eqx.field(static=True)
+
+    def sample_instance(self, key: PRNGKeyArray) -> Instance:
+        number = jr.randint(key, (), 0, self.types)
+        return jax.tree.map(lambda leaf: leaf[number], self.instances)
 
 
 @dataclass(frozen=True)
