@@ -1,7 +1,8 @@
 """Every policy where the model is right and where it is wrong: `make bench-robust`.
 
 A world is drawn for each seed and a model fitted with the defaults of `fit` to its logs; then new people are played,
-the same for every policy. What is done is kept (`--keep`): a run that was stopped goes on, and more worlds add to it.
+the same for every policy. What is done is kept (`--keep`): a run that was stopped goes on, and more worlds or policies
+add to it. Policies that were not played this time stay as they were recorded.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ LIMITS = (
 """What better encoders, or better everything, would bring in the standard world; not judged."""
 
 
-def play_model(settings: Sequence[Setting], seed: int, people: int, keep: Path) -> None:
-    """Fit one model, and play all settings that share it."""
+def play_model(settings: Sequence[Setting], seed: int, people: int, policies: Sequence[str], keep: Path) -> None:
+    """Fit one model, and play all settings that share it, with the policies that have not been."""
     from ilb.environments.perturbed import perturb
     from ilb.offline.baselines import prepare_ingredients
     from ilb.online.roster import build_policy
@@ -163,12 +164,14 @@ def play_model(settings: Sequence[Setting], seed: int, people: int, keep: Path) 
     given = prepare_ingredients(learn(drawn, logs), logs)
     for setting in settings:
         played = perturb(Stream.PERTURBATION.key(seed), drawn, setting.playing)
-        outcome = {}
-        for name in POLICIES:
+        path = _place(keep, setting, seed, people)
+        outcome = _played(path)
+        for name in policies:
+            if name in outcome:
+                continue
             history = simulate(Stream.PLAYING.key(seed), played, build_policy(given, name), people, max(ROUNDS))
             regret = history.cumulative_regret()[:, np.array(ROUNDS) - 1]
             outcome[name] = regret.round(4).tolist()
-        path = _place(keep, setting, seed, people)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(outcome))
@@ -180,15 +183,25 @@ def _place(keep: Path, setting: Setting, seed: int, people: int) -> Path:
     return keep / f"{slug}-{seed}-{people}.json"
 
 
-def summarise(settings: Iterable[Setting], seeds: Iterable[int], people: int, keep: Path) -> Rows:
+def _played(path: Path) -> dict[str, Any]:
+    """Read what each policy lost in a setting, of those that were played."""
+    outcome: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return outcome
+
+
+def summarise(
+    settings: Iterable[Setting], seeds: Iterable[int], people: int, policies: Sequence[str], keep: Path
+) -> Rows:
     """Average over all people of all worlds that were played; standard errors are over people."""
     rows: Rows = []
     seeds = list(seeds)
     for setting in settings:
-        paths = [path for seed in seeds if (path := _place(keep, setting, seed, people)).exists()]
-        played = [json.loads(path.read_text()) for path in paths]
-        for name in POLICIES if played else ():
-            regret = np.concatenate([np.array(outcome[name]) for outcome in played])
+        outcomes = [_played(_place(keep, setting, seed, people)) for seed in seeds]
+        for name in policies:
+            played = [np.array(outcome[name]) for outcome in outcomes if name in outcome]
+            if not played:
+                continue
+            regret = np.concatenate(played)
             errors = regret.std(axis=0, ddof=1) / np.sqrt(len(regret))
             row: dict[str, Any] = {
                 "setting": setting.name,
@@ -200,6 +213,14 @@ def summarise(settings: Iterable[Setting], seeds: Iterable[int], people: int, ke
                 row |= {f"regret_{number}": round(float(value), 3), f"regret_{number}_se": round(float(error), 3)}
             rows.append(row)
     return rows
+
+
+def beside_recorded(rows: Rows, settings: Iterable[Setting]) -> Rows:
+    """Put the rows among those that were recorded, in the usual order; what was not played stays as it was."""
+    path = RESULTS / "robustness.json"
+    before: Rows = json.loads(path.read_text())["robustness"] if path.exists() else []
+    by = {(row["setting"], row["policy"]): row for row in (*before, *rows)}
+    return [by[key] for setting in settings for name in POLICIES if (key := (setting.name, name)) in by]
 
 
 def judge(rows: Rows) -> list[Target]:
@@ -270,18 +291,25 @@ def main(
     only: Annotated[list[str] | None, typer.Argument(help="Settings whose name contains one of these words.")] = None,
     worlds: Annotated[int, typer.Option(help="Worlds of each setting.")] = 10,
     people: Annotated[int, typer.Option(help="New people in each world.")] = 300,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A policy to play, of all; others stay as recorded."),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
     keep: Annotated[Path, typer.Option(help="Where what was played is kept.")] = Path(".bench-robust"),
     record: Annotated[bool, typer.Option(help="Write table and figure into docs/results.")] = False,
 ) -> None:
     """Play every policy in every setting, print the table, and say which figures were reached."""
     console = Console()
+    policies = tuple(policy or POLICIES)
+    if unknown := set(policies) - set(POLICIES):
+        raise typer.BadParameter(f"there is no policy {', '.join(sorted(unknown))}; there are {', '.join(POLICIES)}.")
     chosen = [s for s in (*SETTINGS, *LIMITS) if not only or any(word in s.name for word in only)]
     seeds = range(FIRST_SEED, FIRST_SEED + worlds)
     missing: dict[tuple[Any, int], list[Setting]] = {}
     for seed in seeds:
         for setting in chosen:
-            if not _place(keep, setting, seed, people).exists():
+            if set(policies) - set(_played(_place(keep, setting, seed, people))):
                 missing.setdefault((setting.logged, seed), []).append(setting)
     columns = (
         TextColumn("{task.description}"),
@@ -293,11 +321,16 @@ def main(
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("models fitted and played", total=len(missing))
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            playing = [pool.submit(play_model, settings, seed, people, keep) for (_, seed), settings in missing.items()]
+            playing = [
+                pool.submit(play_model, settings, seed, people, policies, keep)
+                for (_, seed), settings in missing.items()
+            ]
             for done in as_completed(playing):
                 done.result()
                 progress.advance(task)
-    rows = summarise(chosen, seeds, people, keep)
+    rows = summarise(chosen, seeds, people, policies, keep)
+    if set(policies) != set(POLICIES):
+        rows = beside_recorded(rows, chosen)
     for row in rows:
         figures = " ".join(f"{row[f'regret_{number}']:8.1f}" for number in ROUNDS)
         console.print(
@@ -309,6 +342,7 @@ def main(
     if targets:
         console.print(table_of_targets(targets))
     if record:
+        rows = beside_recorded(rows, (*SETTINGS, *LIMITS))
         how = f"make bench-robust ARGS='--worlds {worlds} --people {people} --record'"
         kept = {"version": __version__, "command": how, "rounds": ROUNDS, "robustness": rows}
         kept["targets"] = [

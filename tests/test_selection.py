@@ -350,6 +350,15 @@ def test_of_what_is_as_good_with_rewards_the_best_without_them_is_taken() -> Non
     assert lead.value == pytest.approx(gains.mean())
     assert lead.value > 2 * lead.standard_error
     assert ModelChoice.of([rewards, contexts], 1).candidate.name == "contexts"
+    assert "better for newcomers" not in ModelChoice.of([rewards, contexts], 1).sentence()
+    # One and a half standard errors behind with rewards: not as good, and not surely worse.
+    apart = rng.normal(size=100)
+    apart = 0.1 * ((apart - apart.mean()) / apart.std(ddof=1) - 0.15)
+    a_little = contexts._replace(predictions=trial("", 1, known + apart).predictions)
+    lead = rewards.lead_over(a_little)
+    assert lead.value / lead.standard_error == pytest.approx(1.5)
+    assert ModelChoice.of([rewards, a_little], 1).candidate.name == "contexts"
+    assert "better for newcomers" in ModelChoice.of([rewards, a_little], 1).sentence()
     unsure = contexts._replace(from_contexts=trial("", 0, unknown + rng.normal(0, 0.5, 100)).predictions)
     assert ModelChoice.of([rewards, unsure], 1).candidate.name == "rewards"
     behind = contexts._replace(predictions=trial("", 0, known - 0.1).predictions)

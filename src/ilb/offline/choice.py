@@ -137,16 +137,16 @@ class ModelChoice:
 
         First by log-likelihood, then, among those that are left, by squared error. Where a few rewards are far off, the
         standard error of the best may be so large that everything is within it: what another candidate surely beats is
-        not as good for that. Nor is what another one, as good with rewards, surely beats without them.
+        not as good for that. Nor is what knows surely less of newcomers than another one that is not surely worse.
         """
         allowed = [trial for trial in trials if trial.eligible]
-        best = max(allowed, key=lambda trial: trial.log_likelihood)
-        bar = best.negligible
-        near = [trial for trial in allowed if _is_as_good(trial, best)]
-        near = [t for t in near if t is best or all(_within(o.lead_over(t), bar, SURELY) for o in allowed)]
+        bar = max(allowed, key=lambda trial: trial.log_likelihood).negligible
+        unbeaten = [t for t in allowed if all(_within(o.lead_over(t), bar, SURELY) for o in allowed)]
+        unbeaten = [t for t in unbeaten if all(_within(o.lead_from_contexts_over(t), bar, SURELY) for o in unbeaten)]
+        best = max(unbeaten, key=lambda trial: trial.log_likelihood)
+        near = [trial for trial in unbeaten if _is_as_good(trial, best)]
         closest = min(near, key=lambda trial: trial.squared_error)
         near = [trial for trial in near if trial is closest or _within(closest.precision_over(trial), bar)]
-        near = [t for t in near if all(_within(o.lead_from_contexts_over(t), bar, SURELY) for o in near)]
         chosen = min(near, key=lambda trial: (trial.candidate.rank, trial.candidate.latent_dim, -trial.log_likelihood))
         return cls(chosen.candidate, tuple(trials), len(np.unique(best.predictions.person)), folds)
 
@@ -188,6 +188,8 @@ class ModelChoice:
             else ""
         )
         said = f"{chosen.name} chosen: the simplest within one standard error of the best{other} on {how}"
+        if all(trial is not self.chosen for trial in near):
+            said = f"{chosen.name} chosen: within two standard errors of the best on {how}, and better for newcomers"
         if chosen.reference:
             return f"{said}. A plain reference is as good here as anything that was tried."
         references = [trial for trial in self.trials if trial.candidate.reference]
