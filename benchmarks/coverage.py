@@ -134,11 +134,11 @@ def measure(setting: Setting, seeds: list[int], people: int) -> Believed:
     return Believed(*(jnp.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
 
 
-def summarise(setting: str, believed: Believed) -> Rows:
+def summarise(setting: str, worlds: int, believed: Believed) -> Rows:
     """Average over actions and people; the standard error is over people, and does not know that worlds differ."""
     rows: Rows = []
     for number, place in zip(AFTER, np.asarray(believed.place), strict=True):
-        row: dict[str, Any] = {"setting": setting, "after": number, "people": len(place)}
+        row: dict[str, Any] = {"setting": setting, "after": number, "worlds": worlds, "people": len(place)}
         for level in LEVELS:
             inside = np.mean(np.abs(place - 0.5) <= level / 2, axis=1)
             row[f"in_{level:g}"] = round(float(inside.mean()), 4)
@@ -191,7 +191,7 @@ def main(
     curves: dict[str, Rows] = {}
     for setting in track(chosen, console=Console(stderr=True)):
         believed = measure(setting, list(range(FIRST_SEED, FIRST_SEED + worlds)), people)
-        rows += summarise(setting.name, believed)
+        rows += summarise(setting.name, worlds, believed)
         curves[setting.name] = reliability(believed)
         print(json.dumps(rows[-len(AFTER) :]), flush=True)
     targets = [
@@ -209,7 +209,7 @@ def main(
         before = json.loads(path.read_text()) if path.exists() else {"coverage": [], "reliability": {}}
         kept = [row for row in before["coverage"] if row["setting"] not in curves]
         curves = {**before["reliability"], **curves}
-        result = {"version": __version__, "worlds": worlds, "coverage": kept + rows, "reliability": curves}
+        result = {"version": __version__, "coverage": kept + rows, "reliability": curves}
         path.write_text(json.dumps(result, indent=1) + "\n")
         draw_figure(curves)
 
