@@ -2,8 +2,9 @@
 
 LAPACK is called once for each matrix of a batch, which costs some thirty times the arithmetic when n is 5. Written out
 element by element, a batch of matrices is one loop over the batch with everything in registers. The program grows with
-n³ / 6, so larger matrices are done column by column. LAPACK would not do for those either: jaxlib spreads the matrices
-of a batch over its threads from one of these threads, and two such calls at once can wait for each other for ever.
+n³ / 6, so larger matrices are written out column by column, and still larger ones are loops over columns. LAPACK would
+not do for those either: jaxlib spreads the matrices of a batch over its threads from one of these threads, and two such
+calls at once can wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from jaxtyping import Array, Float, Int
 WRITTEN_OUT = 16
 """The largest n that is written out."""
 
-INVERSE_WRITTEN_OUT = 8
-"""The largest n of which the inverse is, too: with 10 it was no faster, and took longer to compile."""
+BY_ELEMENT = 8
+"""The largest n of which factors and inverses are written out by element: with 10 that is slower, also to compile."""
 
 
 def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -30,6 +31,8 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     if not size:  # a state without coordinates: contexts say nothing of the person
         return matrix
     if size > WRITTEN_OUT:
+        return _cholesky_in_a_loop(matrix)
+    if size > BY_ELEMENT:
         return _cholesky_by_columns(matrix)
     zero = jnp.zeros((), matrix.dtype)
     factor = [[zero] * size for _ in range(size)]
@@ -79,7 +82,7 @@ def half_of_inverse(factor: Float[Array, "n n"]) -> Float[Array, " half"]:
     size = factor.shape[0]
     if not size:
         return factor.ravel()
-    if size > INVERSE_WRITTEN_OUT:
+    if size > BY_ELEMENT:
         columns = jax.vmap(lambda unit: solve_lower(factor, unit))(jnp.eye(size))
         return jnp.asarray((columns @ columns.T)[np.tril_indices(size)])
     root: list[list[Array]] = []  # the inverse of L, row by row
@@ -131,6 +134,21 @@ def _add_outer_by_columns(factor: Float[Array, "m n"], vector: Float[Array, " m"
 
 
 def _cholesky_by_columns(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Take one column after the other off what is left of the matrix."""
+    matrix, columns = _apart(matrix), []
+    for k in range(matrix.shape[0]):
+        column = matrix[:, 0] * jax.lax.rsqrt(matrix[0, 0])
+        matrix = matrix[1:, 1:] - column[1:, None] * column[None, 1:]
+        columns.append(jnp.concatenate([jnp.zeros(k, column.dtype), column]))
+    return _apart(jnp.stack(columns, axis=1))
+
+
+def _apart(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Keep the compiler from fusing what comes before with what comes after, and computing it again for each use."""
+    return jnp.asarray(jax.lax.optimization_barrier(matrix))  # type: ignore[no-untyped-call]
+
+
+def _cholesky_in_a_loop(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Fill the factor from the left: a column is what the columns before it leave of the matrix."""
     rows = jnp.arange(matrix.shape[0])
 
