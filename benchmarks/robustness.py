@@ -343,6 +343,7 @@ def main(
         console.print(table_of_targets(targets))
     if record:
         rows = beside_recorded(rows, (*SETTINGS, *LIMITS))
+        targets = judge([row for row in rows if row["setting"] not in limits])
         how = f"make bench-robust ARGS='--worlds {worlds} --people {people} --record'"
         kept = {"version": __version__, "command": how, "rounds": ROUNDS, "robustness": rows}
         kept["targets"] = [
